@@ -1,0 +1,1 @@
+"""One file is one section of a paper."""

@@ -1,0 +1,1 @@
+"""The benchmark: domains, models, teachers, training, trials, studies, reports."""

@@ -1,0 +1,1 @@
+"""Speed as a ratio to a reference in the same process."""

@@ -1,0 +1,1 @@
+"""Who learns it."""

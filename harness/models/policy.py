@@ -1,0 +1,60 @@
+"""What must a model offer to be a student or a teacher?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollouts:
+    """Sequences with the part that was generated.
+
+    `is_completion` is true from the first generated token up to and including the first end token.
+    `behaviour_log_probability` (nats) belongs to the policy that sampled, and is 0 elsewhere.
+    `policy_step` is the number of updates that policy had seen.
+    """
+
+    tokens: Int[Tensor, "batch time"]
+    is_completion: Bool[Tensor, "batch time"]
+    behaviour_log_probability: Float[Tensor, "batch time"]
+    policy_step: int
+
+
+class Policy(Protocol):
+    """A causal language model whose logits are `hidden @ head.T`, and nothing else."""
+
+    @property
+    def head(self) -> Float[Tensor, "vocab width"]:
+        """The output projection; logit scale, bias and softcap are absent (or refused on load)."""
+
+    def hidden(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time width"]:
+        """Last-layer states after the final norm: exactly what the head sees."""
+
+    def sample(
+        self,
+        prompts: Int[Tensor, "batch prompt"],
+        completion_tokens: int,
+        generator: torch.Generator,
+        *,
+        end_token: int | None = None,
+        temperature: float = 1.0,
+        policy_step: int = 0,
+    ) -> Rollouts:
+        """Completions drawn exactly from the model at `temperature`."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """All trainable parameters."""
+
+    def copy(self) -> Self:
+        """An independent copy with the same weights."""
+
+    def save(self, path: Path) -> None:
+        """Write the weights to one safetensors file."""
+
+    def load(self, path: Path) -> None:
+        """Read the weights `save` wrote; raises ValueError where shapes or names differ."""

@@ -1,0 +1,1 @@
+"""Records become statistics, tables, figures and verdicts."""

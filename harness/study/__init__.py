@@ -1,0 +1,1 @@
+"""Arms and seeds become cells, and workers run them."""

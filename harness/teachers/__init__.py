@@ -1,0 +1,1 @@
+"""Which teacher scores which rollout, and how its states are kept."""

@@ -1,0 +1,1 @@
+"""One configuration and one seed become one record."""

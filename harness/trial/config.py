@@ -1,0 +1,182 @@
+"""What exactly is run? The configuration of a trial, its normal form, digest and overrides."""
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from harness.domains import DomainConfig
+from harness.models.tiny import TinyShape
+from harness.training.config import Distill, MatchedSft, Sft
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specialist:
+    """How a teacher of one domain is made from the base, and how strong it must get.
+
+    `gap_nats` is the held-out cross-entropy of the base minus the specialist's, on its domain.
+    Training stops at the first check that passes the target, or after `training.steps`.
+    `width` above the student's makes a wider teacher, trained from its own initialisation.
+    """
+
+    gap_nats: float
+    training: Sft
+    check_every_steps: int = 10
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.gap_nats > 0:
+            raise ValueError(f"gap_nats must be positive, got {self.gap_nats}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How much is measured: sequences per domain, at the end and at points of the curve."""
+
+    sequences: int = 128
+    curve_sequences: int = 32
+    curve_points: int = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialConfig:
+    """Everything a trial depends on but its seed. A trial is a pure function of the two."""
+
+    domains: tuple[DomainConfig, ...]
+    student: TinyShape
+    base: Sft
+    specialist: Specialist
+    method: Sft | Distill | MatchedSft
+    evaluation: Evaluation
+
+    def __post_init__(self) -> None:
+        if not self.domains:
+            raise ValueError("domains must name at least one domain")
+        names = [domain.name for domain in self.domains]
+        if len(set(names)) < len(names):
+            raise ValueError(f"domains must have distinct names, got {names}")
+        sizes = {domain.vocabulary_size for domain in self.domains}
+        if len(sizes) > 1:
+            raise ValueError(f"domains must share one vocabulary size, got {sorted(sizes)}")
+
+
+def normal_form(value: Any) -> Any:
+    """Plain JSON of a configuration: every field, defaults too, and the type of every object."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: normal_form(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": type(value).__name__} | fields
+    if isinstance(value, tuple | list):
+        return [normal_form(entry) for entry in value]
+    return value
+
+
+def from_normal_form(form: Any, expected: Any = TrialConfig) -> Any:
+    """The object whose `normal_form` this is; raises ValueError on an unknown type or field."""
+    if isinstance(form, list):
+        arguments = typing.get_args(expected)
+        return tuple(from_normal_form(entry, arguments[0]) for entry in form)
+    if not isinstance(form, dict):
+        return form
+    classes = {c.__name__: c for c in _members(expected) if dataclasses.is_dataclass(c)}
+    name = form.get("type")
+    if name not in classes:
+        raise ValueError(f"type must be one of {sorted(classes)}, got {name!r}")
+    hints = typing.get_type_hints(classes[name])
+    unknown = set(form) - set(hints) - {"type"}
+    if unknown:
+        raise ValueError(f"{name} has no field {sorted(unknown)[0]!r}; it has {sorted(hints)}")
+    fields = {k: from_normal_form(v, hints[k]) for k, v in form.items() if k != "type"}
+    return classes[name](**fields)
+
+
+def digest(config: TrialConfig, seed: int) -> str:
+    """Names the cell: equal for equal configuration and seed, on every machine."""
+    return content_digest({"config": normal_form(config), "seed": seed})
+
+
+def content_digest(form: Any) -> str:
+    """Sixteen hex digits of the SHA-256 of canonical JSON."""
+    canonical = json.dumps(form, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def override(config: Any, path: str, text: str) -> Any:
+    """`config` with the field at a dotted path (`domains.0.path`) set to `text`, typed as declared.
+
+    Raises ValueError naming the path, what is allowed and what was given.
+    """
+    return _override(config, path.split("."), text, path, type(config))
+
+
+def _override(value: Any, keys: list[str], text: str, path: str, hint: Any) -> Any:
+    if not keys:
+        return _parse(text, hint, path)
+    key, rest = keys[0], keys[1:]
+    if isinstance(value, tuple):
+        if not key.isdigit() or int(key) >= len(value):
+            raise ValueError(f"{path}: {key!r} must be an index below {len(value)}")
+        changed = _override(value[int(key)], rest, text, path, typing.get_args(hint)[0])
+        return (*value[: int(key)], changed, *value[int(key) + 1 :])
+    names = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    if key not in names:
+        raise ValueError(f"{path}: no field {key!r}; allowed: {', '.join(names) or 'none'}")
+    hint = typing.get_type_hints(type(value))[key]
+    changed = _override(getattr(value, key), rest, text, path, hint)
+    try:
+        return dataclasses.replace(value, **{key: changed})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _parse(text: str, hint: Any, path: str) -> Any:
+    """`text` as the first member of `hint` that accepts it."""
+    members = _members(hint)
+    if text == "none" and type(None) in members:
+        return None
+    for member in members:
+        if typing.get_origin(member) is Literal:
+            if text in typing.get_args(member):
+                return text
+        elif member in (int, float, str):
+            try:
+                return member(text)
+            except ValueError:
+                continue
+        elif member is bool and text in ("true", "false"):
+            return text == "true"
+    raise ValueError(f"{path}: expected {_describe(members)}, got {text!r}")
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The alternatives of a union, or the type itself."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)
+
+
+def _describe(members: tuple[Any, ...]) -> str:
+    names: list[str] = []
+    for member in members:
+        if typing.get_origin(member) is Literal:
+            names += [str(value) for value in typing.get_args(member)]
+        else:
+            names.append("none" if member is type(None) else member.__name__)
+    return " or ".join(names)
+
+
+def changed_fields(one: Any, other: Any, prefix: str = "") -> set[str]:
+    """Dotted paths at which two configurations differ; a changed type counts at its own path."""
+    if type(one) is not type(other):
+        return {prefix}
+    if dataclasses.is_dataclass(one):
+        pairs = [(f.name, getattr(one, f.name), getattr(other, f.name))
+                 for f in dataclasses.fields(one)]  # fmt: skip
+    elif isinstance(one, tuple) and len(one) == len(other):
+        pairs = [(str(i), a, b) for i, (a, b) in enumerate(zip(one, other, strict=True))]
+    else:
+        return set() if one == other else {prefix}
+    dot = f"{prefix}." if prefix else ""
+    return set().union(*(changed_fields(a, b, dot + name) for name, a, b in pairs))

@@ -1,0 +1,1 @@
+"""Divergences between a student and its teachers, exact, from cached hidden states."""
