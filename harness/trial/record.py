@@ -86,3 +86,15 @@ def append_records(path: Path, records: Iterable[TrialRecord]) -> None:
         file.writelines(record.line() + "\n" for record in records)
         file.flush()
         os.fsync(file.fileno())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a trial found out, before it is filed under an ablation; fields as in TrialRecord."""
+
+    status: Status
+    metrics: dict[str, dict[str, float | None]]
+    curve: dict[str, dict[str, list[float | None]]]
+    budget: dict[str, float]
+    cause: str | None = None
+    facts: dict[str, float | None] = field(default_factory=dict)
