@@ -58,13 +58,13 @@ class Domain(Protocol):
     ) -> Int[Tensor, "count prompt"]:
         """`count` prompts drawn from `split`."""
 
-    def source_log_probability(
+    def source_log_probabilities(
         self, tokens: Int[Tensor, "batch time"]
-    ) -> Float[Tensor, "batch time"] | None:
-        """Exact log-probability in nats of each token after those before it; None if unknown.
+    ) -> Float[Tensor, "batch time vocab"] | None:
+        """Exact log-probability in nats of every token id at each position, given those before.
 
-        Position 0 and prompt positions carry whatever is convenient: callers mask them.
-        A token the source never emits has a floor stated by the domain, not -inf.
+        None if unknown. Position 0 and prompt positions carry whatever is convenient: callers
+        mask them. A token the source never emits has a floor stated by the domain, not -inf.
         """
 
     def reward(

@@ -1,6 +1,17 @@
-"""A decoder-only transformer small enough to train in seconds on one core."""
+"""How does a decoder-only transformer look that trains in seconds on one core?"""
 
+import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from harness.models.policy import Rollouts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,5 +23,166 @@ class TinyShape:
     heads: int = 2
 
     def __post_init__(self) -> None:
+        for name in ("width", "layers", "heads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads={self.heads}, got {self.width}")
+
+
+class Cache:
+    """Keys and values of all layers at all positions, allocated once, filled as tokens come."""
+
+    def __init__(self, shape: TinyShape, batch: int, time: int) -> None:
+        size = (2, batch, shape.heads, time, shape.width // shape.heads)
+        self.layers = [torch.empty(size) for _ in range(shape.layers)]
+
+    def extend(self, layer: int, start: int, new: Tensor) -> Tensor:
+        """Store keys and values of new positions; returns those of all positions so far."""
+        end = start + new.shape[-2]
+        self.layers[layer][..., start:end, :] = new
+        return self.layers[layer][..., :end, :]
+
+
+class TinyPolicy(nn.Module):
+    """A `Policy` in pure torch, sampled exactly from a static cache."""
+
+    def __init__(
+        self,
+        shape: TinyShape,
+        *,
+        vocabulary_size: int,
+        sequence_tokens: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        width = shape.width
+
+        def normal(rows: int, columns: int, scale: float) -> nn.Parameter:
+            return nn.Parameter(torch.randn(rows, columns, generator=generator) * scale)
+
+        self.embedding = normal(vocabulary_size, width, 0.02)
+        self.position = normal(sequence_tokens, width, 0.02)
+        into, back = width**-0.5, (2 * shape.layers * width) ** -0.5
+        self.blocks = nn.ParameterList()  # attend, merge, up, down of each layer
+        for _ in range(shape.layers):
+            self.blocks.append(normal(3 * width, width, into))
+            self.blocks.append(normal(width, width, back))
+            self.blocks.append(normal(4 * width, width, into))
+            self.blocks.append(normal(width, 4 * width, back / 2))
+        self.head = normal(vocabulary_size, width, 0.5 * into)
+        # nn.ParameterList costs more to walk than a decoding step to compute: walk it once.
+        self._weights = [tuple(self.blocks[i : i + 4]) for i in range(0, 4 * shape.layers, 4)]
+
+    def hidden(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time width"]:
+        """Last-layer states after the final norm: exactly what the head sees."""
+        return self._states(tokens, cache=None, start=0)
+
+    def _states(self, tokens: Tensor, *, cache: Cache | None, start: int) -> Tensor:
+        batch, time = tokens.shape
+        heads, width = self.shape.heads, self.shape.width
+        x = F.embedding(tokens, self.embedding) + self.position[start : start + time]
+        for layer, (attend, merge, up, down) in enumerate(self._weights):
+            mixed = F.linear(_norm(x), attend).view(batch, time, 3, heads, width // heads)
+            mixed = mixed.permute(2, 0, 3, 1, 4)
+            past = mixed[1:] if cache is None else cache.extend(layer, start, mixed[1:])
+            attended = F.scaled_dot_product_attention(
+                mixed[0], past[0], past[1], is_causal=time > 1
+            )
+            x = x + F.linear(attended.transpose(1, 2).reshape(batch, time, width), merge)
+            x = x + F.linear(F.silu(F.linear(_norm(x), up)), down)
+        return _norm(x)
+
+    def sample(
+        self,
+        prompts: Int[Tensor, "batch prompt"],
+        completion_tokens: int,
+        generator: torch.Generator,
+        *,
+        end_token: int | None = None,
+        temperature: float = 1.0,
+        policy_step: int = 0,
+    ) -> Rollouts:
+        """Completions drawn exactly from the model at `temperature`, by the Gumbel-max trick.
+
+        All noise is drawn first: two policies that share a generator's state share their noise
+        token by token, however early their completions end.
+        """
+        if temperature <= 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
+        batch, start = prompts.shape
+        vocabulary = self.head.shape[0]
+        noise = torch.empty(completion_tokens, batch, vocabulary).exponential_(generator=generator)
+        noise.log_().neg_()  # Gumbel
+        tokens = torch.cat([prompts, prompts.new_zeros(batch, completion_tokens)], dim=1)
+        logits = torch.empty(batch, completion_tokens, vocabulary)
+        new = prompts
+        with torch.inference_mode():
+            cache = Cache(self.shape, batch, start + completion_tokens)
+            for t in range(completion_tokens):
+                states = self._states(new, cache=cache, start=start + t - new.shape[1])
+                logits[:, t] = F.linear(states[:, -1], self.head) / temperature
+                new = (logits[:, t] + noise[t]).argmax(dim=-1, keepdim=True)
+                tokens[:, start + t] = new[:, 0]
+        return finished_rollouts(tokens, logits, start, end_token, policy_step)
+
+    def copy(self) -> Self:
+        """An independent copy with the same weights."""
+        time, vocabulary = self.position.shape[0], self.head.shape[0]
+        twin = type(self)(
+            self.shape,
+            vocabulary_size=vocabulary,
+            sequence_tokens=time,
+            generator=torch.Generator(),
+        )
+        twin.load_state_dict(self.state_dict())
+        return twin
+
+    def save(self, path: Path) -> None:
+        """Write the weights to one safetensors file."""
+        save_file(self.state_dict(), path)
+
+    def load(self, path: Path) -> None:
+        """Read the weights `save` wrote; raises ValueError where shapes or names differ."""
+        try:
+            self.load_state_dict(load_file(path))
+        except RuntimeError as error:
+            raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def _norm(x: Tensor) -> Tensor:
+    return F.layer_norm(x, (x.shape[-1],))
+
+
+def finished_rollouts(
+    tokens: Int[Tensor, "batch time"],
+    logits: Float[Tensor, "batch completion vocab"],
+    prompt_tokens: int,
+    end_token: int | None,
+    policy_step: int,
+) -> Rollouts:
+    """Mask by position, not by id: the first end token counts, what follows it does not."""
+    drawn = tokens[:, prompt_tokens:]
+    log_probability = logits.log_softmax(dim=-1).gather(-1, drawn[..., None])[..., 0]
+    counts = torch.ones_like(drawn, dtype=torch.bool)
+    if end_token is not None:
+        ends = (drawn == end_token).int()
+        counts = (ends.cumsum(dim=1) - ends) == 0
+    before = tokens.shape[1] - drawn.shape[1]
+    return Rollouts(
+        tokens=tokens,
+        is_completion=F.pad(counts, (before, 0)),
+        behaviour_log_probability=F.pad(log_probability * counts, (before, 0)),
+        policy_step=policy_step,
+    )
+
+
+def flop_parameters(policy: nn.Module) -> int:
+    """Parameters that multiply every token: all but input embedding and positions, head included.
+
+    A forward pass costs 2 FLOPs per token for each, training 6 (Kaplan et al. 2020,
+    arXiv:2001.08361).
+    """
+    lookups = ("embedding", "position")
+    return sum(math.prod(p.shape) for name, p in policy.named_parameters() if name not in lookups)

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Scheduler = Literal[
-    "by_domain", "round_robin", "greedy_likelihood", "soft_likelihood", "random"
-]
+Scheduler = Literal["by_domain", "round_robin", "greedy_likelihood", "soft_likelihood", "random"]
 Prefix = Literal["student", "teacher", "data"]
 Match = Literal["tokens", "flops", "end_to_end"]
 

@@ -1,0 +1,51 @@
+"""How is a model trained on demonstrations?"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from harness.domains.base import Demonstrations, Domain
+from harness.models.policy import Policy
+from harness.models.tiny import TinyPolicy, flop_parameters
+from harness.training.budget import Ledger
+from harness.training.config import Sft
+from harness.training.optimizer import Optimizer
+from harness.training.rollouts import demonstrations, rows_per_domain
+
+Observe = Callable[[int, dict[str, float]], bool]
+"""Told after every update: the number of updates and what was seen. True ends the training."""
+
+
+def cross_entropy(policy: Policy, batch: Demonstrations) -> tuple[Tensor, int]:
+    """Sum over completion tokens of -log p(token), in nats, and how many there are."""
+    counted = batch.is_completion[:, 1:]
+    states = policy.hidden(batch.tokens[:, :-1])[counted]
+    total = F.cross_entropy(states @ policy.head.T, batch.tokens[:, 1:][counted], reduction="sum")
+    return total, int(counted.sum())
+
+
+def train_sft(
+    policy: TinyPolicy,
+    domains: Sequence[Domain],
+    config: Sft,
+    generator: torch.Generator,
+    ledger: Ledger,
+    observe: Observe,
+) -> None:
+    """Minimise cross-entropy on the domains' demonstrations, in equal shares.
+
+    Raises Diverged when loss or gradient stops being finite.
+    """
+    optimizer = Optimizer(policy.parameters(), config.optimization, config.steps)
+    rows = rows_per_domain(config.batch_sequences, domains)
+    parameters = flop_parameters(policy)
+    for step in range(config.steps):
+        batch = demonstrations(domains, rows, "demonstrations", generator)
+        total, tokens = cross_entropy(policy, batch)
+        loss = total / tokens
+        norm = optimizer.update(loss, step)
+        ledger.train(parameters, batch.tokens[:, 1:].numel(), tokens)
+        if observe(step + 1, {"loss_nats": loss.item(), "gradient_norm": norm}):
+            return

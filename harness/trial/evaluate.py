@@ -1,0 +1,115 @@
+"""How good is a student? Every metric side by side, per domain and as their mean."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from harness.domains.base import Domain, Split, stream
+from harness.models.tiny import TinyPolicy
+from harness.training.sft import cross_entropy
+from opd_kernels import forward_kl, reverse_kl
+
+Metrics = dict[str, dict[str, float | None]]
+
+HIGHER_IS_BETTER: Mapping[str, bool | None] = {
+    "cross_entropy_nats": False,
+    "symmetric_kl_nats": False,
+    "source_forward_kl_nats": False,
+    "source_reverse_kl_nats": False,
+    "source_log_probability_nats": True,
+    "teacher_reverse_kl_nats": False,
+    "teacher_log_probability_nats": True,
+    "student_entropy_nats": None,
+    "reward": True,
+}
+"""Sign of every metric. `symmetric_kl_nats` is the mean of both directions to the true source."""
+
+
+@torch.no_grad()
+def evaluate(
+    student: TinyPolicy,
+    domains: Sequence[Domain],
+    teachers: Sequence[TinyPolicy],
+    *,
+    sequences: int,
+    split: Split,
+    seed: int,
+) -> Metrics:
+    """All metrics that the domains can give. Items and rollout noise depend on `seed` alone."""
+    per_domain: dict[str, dict[str, float]] = {}
+    for i, domain in enumerate(domains):
+        values = held_out(student, domain, sequences=sequences, split=split, seed=seed)
+        teacher = teachers[i] if teachers else None
+        values |= own_samples(student, domain, teacher, sequences=sequences, split=split, seed=seed)
+        if "source_forward_kl_nats" in values:
+            both = values["source_forward_kl_nats"] + values["source_reverse_kl_nats"]
+            values["symmetric_kl_nats"] = both / 2
+        for metric, value in values.items():
+            per_domain.setdefault(metric, {})[domain.name] = value
+    return {
+        metric: {"macro": sum(values.values()) / len(values), **values}
+        for metric, values in per_domain.items()
+    }
+
+
+@torch.no_grad()
+def held_out(
+    student: TinyPolicy, domain: Domain, *, sequences: int, split: Split, seed: int
+) -> dict[str, float]:
+    """Cross-entropy on the domain's own sequences, and the exact forward KL where it is known."""
+    generator = stream(seed, f"held out/{domain.name}")
+    batch = domain.demonstrations(sequences, split, generator)
+    total, tokens = cross_entropy(student, batch)
+    values = {"cross_entropy_nats": float(total) / tokens}
+    truth = domain.source_log_probabilities(batch.tokens)
+    if truth is not None:
+        counted = batch.is_completion[:, 1:]
+        mine = _log_probabilities(student, batch.tokens, counted)
+        values["source_forward_kl_nats"] = float(forward_kl(mine, truth[:, 1:][counted]).mean())
+    return values
+
+
+@torch.no_grad()
+def own_samples(
+    student: TinyPolicy,
+    domain: Domain,
+    teacher: TinyPolicy | None,
+    *,
+    sequences: int,
+    split: Split,
+    seed: int,
+) -> dict[str, float]:
+    """What is seen on the student's free-running completions of the domain's prompts."""
+    generator = stream(seed, f"own samples/{domain.name}")
+    rollouts = student.sample(
+        domain.prompts(sequences, split, generator),
+        domain.sequence_tokens - domain.prompt_tokens,
+        generator,
+        end_token=domain.end_token,
+    )
+    counted = rollouts.is_completion[:, 1:]
+    drawn = rollouts.tokens[:, 1:][counted][:, None]
+    mine = _log_probabilities(student, rollouts.tokens, counted)
+    values = {"student_entropy_nats": -float((mine.exp() * mine).sum(dim=-1).mean())}
+    truth = domain.source_log_probabilities(rollouts.tokens)
+    if truth is not None:
+        known = truth[:, 1:][counted]
+        values["source_reverse_kl_nats"] = float(reverse_kl(mine, known).mean())
+        values["source_log_probability_nats"] = float(known.gather(1, drawn).mean())
+    if teacher is not None:
+        theirs = _log_probabilities(teacher, rollouts.tokens, counted)
+        values["teacher_reverse_kl_nats"] = float(reverse_kl(mine, theirs).mean())
+        values["teacher_log_probability_nats"] = float(theirs.gather(1, drawn).mean())
+    reward = domain.reward(rollouts.tokens, rollouts.is_completion)
+    if reward is not None:
+        values["reward"] = float(reward.mean())
+    return values
+
+
+def _log_probabilities(
+    policy: TinyPolicy, tokens: Tensor, counted: Bool[Tensor, "batch predicted"]
+) -> Float[Tensor, "tokens vocab"]:
+    """Next-token log-probabilities at the counted positions, nats."""
+    return (policy.hidden(tokens[:, :-1])[counted] @ policy.head.T).log_softmax(dim=-1)

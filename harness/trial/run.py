@@ -1,0 +1,130 @@
+"""What does one configuration with one seed come to?"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.domains.base import Split, stream
+from harness.models.tiny import TinyPolicy, flop_parameters
+from harness.training.budget import Ledger, Sizes, matched_sft_steps
+from harness.training.config import Distill, MatchedSft, Sft
+from harness.training.distill import train_distill
+from harness.training.optimizer import Diverged
+from harness.training.rollouts import Streams
+from harness.training.sft import Observe, train_sft
+from harness.trial.config import TrialConfig
+from harness.trial.evaluate import Metrics, evaluate
+from harness.trial.record import Outcome
+from harness.trial.shared import base_model, specialist, teacher_facts
+
+
+def run_trial(
+    config: TrialConfig, seed: int, cache: Path, *, held_out: Split = "evaluation"
+) -> Outcome:
+    """Train and measure one cell: a pure function of configuration, seed and split.
+
+    Base model and specialists come from `cache`, or are made and put there. A training that
+    diverges is an outcome; its metrics are those of the last finite weights.
+    """
+    student = base_model(config, seed, cache)
+    made = [specialist(config, i, student, seed, cache) for i in range(len(config.domains))]
+    teachers, facts = [teacher for teacher, _ in made], [entry for _, entry in made]
+    ledger = Ledger(teacher_flops=int(sum(entry["flops"] for entry in facts)))
+    method = _with_steps(config, student, teachers, ledger.teacher_flops)
+
+    def measure(sequences: int) -> Metrics:
+        return evaluate(
+            student, config.domains, teachers, sequences=sequences, split=held_out, seed=seed
+        )
+
+    curve = Curve(config=config, steps=method.steps, measure=measure, ledger=ledger)
+    curve.point(0)
+    started, cause = time.monotonic(), None
+    try:
+        _train(config, method, student, teachers, seed, ledger, curve.observe)
+    except Diverged as diverged:
+        cause = str(diverged)
+    ledger.seconds = time.monotonic() - started
+    return Outcome(
+        status="finished" if cause is None else "diverged",
+        metrics=measure(config.evaluation.sequences),
+        curve={"evaluation": curve.evaluation, "training": curve.training},
+        budget=ledger.as_record(),
+        cause=cause,
+        facts=teacher_facts(facts),
+    )
+
+
+def _with_steps(
+    config: TrialConfig,
+    student: TinyPolicy,
+    teachers: Sequence[TinyPolicy],
+    teacher_flops: int,
+) -> Sft | Distill:
+    """The method to run; a matched control becomes an SFT of as many steps as its budget buys."""
+    method = config.method
+    if not isinstance(method, MatchedSft):
+        return method
+    sizes = Sizes(
+        student_parameters=flop_parameters(student),
+        teacher_parameters=[flop_parameters(teacher) for teacher in teachers],
+        prompt_tokens=config.domains[0].prompt_tokens,
+        sequence_tokens=config.domains[0].sequence_tokens,
+    )
+    return Sft(
+        steps=matched_sft_steps(method, sizes, teacher_flops),
+        batch_sequences=method.batch_sequences,
+        optimization=method.optimization,
+    )
+
+
+def _train(
+    config: TrialConfig,
+    method: Sft | Distill,
+    student: TinyPolicy,
+    teachers: Sequence[TinyPolicy],
+    seed: int,
+    ledger: Ledger,
+    observe: Observe,
+) -> None:
+    demonstrations = stream(seed, "demonstrations")
+    if isinstance(method, Sft):
+        train_sft(student, config.domains, method, demonstrations, ledger, observe)
+        return
+    streams = Streams(
+        prompts=stream(seed, "prompts"),
+        noise=stream(seed, "rollouts"),
+        demonstrations=demonstrations,
+        scheduler=stream(seed, "scheduler"),
+    )
+    train_distill(student, teachers, config.domains, method, streams, ledger, observe)
+
+
+@dataclass(kw_only=True)
+class Curve:
+    """The columns of a run: `training` at every update, `evaluation` at evenly spaced points."""
+
+    config: TrialConfig
+    steps: int
+    measure: Callable[[int], Metrics]
+    ledger: Ledger
+    evaluation: dict[str, list[float | None]] = field(default_factory=dict)
+    training: dict[str, list[float | None]] = field(default_factory=dict)
+
+    def point(self, step: int) -> None:
+        """Measure the student as it is after `step` updates."""
+        row: dict[str, float | None] = {"step": step, "flops": self.ledger.flops}
+        measured = self.measure(self.config.evaluation.curve_sequences)
+        row |= {metric: values["macro"] for metric, values in measured.items()}
+        for column, value in row.items():
+            self.evaluation.setdefault(column, []).append(value)
+
+    def observe(self, step: int, seen: dict[str, float]) -> bool:
+        """Keep what one update saw; never ends the training."""
+        for column, value in {"step": step, **seen}.items():
+            self.training.setdefault(column, []).append(round(value, 6))
+        points = self.config.evaluation.curve_points
+        if step * points // self.steps > (step - 1) * points // self.steps:
+            self.point(step)
+        return False

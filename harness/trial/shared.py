@@ -1,0 +1,101 @@
+"""How are the base model and the specialists made that all arms of a seed share?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness.domains.base import Domain, Split, stream
+from harness.models.tiny import TinyPolicy, TinyShape, flop_parameters
+from harness.training.budget import Ledger
+from harness.training.sft import train_sft
+from harness.trial.cache import Facts, shared_model
+from harness.trial.config import TrialConfig, normal_form
+from harness.trial.evaluate import held_out
+
+GAP_SEQUENCES = 256
+
+
+def base_model(config: TrialConfig, seed: int, cache: Path) -> TinyPolicy:
+    """The model that every arm starts from: SFT on all domains in equal shares."""
+    form = {
+        "role": "base",
+        "domains": normal_form(config.domains),
+        "student": normal_form(config.student),
+        "training": normal_form(config.base),
+        "seed": seed,
+    }
+
+    def train(model: TinyPolicy) -> Facts:
+        ledger = Ledger()
+        generator = stream(seed, "base demonstrations")
+        train_sft(model, config.domains, config.base, generator, ledger, lambda *_: False)
+        return {"flops": ledger.flops, "parameters": flop_parameters(model)}
+
+    model, _ = shared_model(cache, form, lambda: blank(config, config.student, seed), train)
+    return model
+
+
+def specialist(
+    config: TrialConfig, index: int, base: TinyPolicy, seed: int, cache: Path
+) -> tuple[TinyPolicy, Facts]:
+    """The teacher of one domain, and its facts: `gap_nats`, `gap_reached`, `steps`, `flops`.
+
+    Stops on the tuning split; the gap it is reported with is measured on the evaluation split.
+    """
+    domain, making = config.domains[index], config.specialist
+    shape = replace(config.student, width=making.width or config.student.width)
+    form = {
+        "role": "specialist",
+        "domains": normal_form(config.domains),
+        "domain": domain.name,
+        "student": normal_form(config.student),
+        "base": normal_form(config.base),
+        "specialist": normal_form(making),
+        "seed": seed,
+    }
+
+    def start() -> TinyPolicy:
+        return base.copy() if making.width is None else blank(config, shape, seed)
+
+    def train(model: TinyPolicy) -> Facts:
+        ledger, floor = Ledger(), _cross_entropy(base, domain, "tuning", seed) - making.gap_nats
+        facts: Facts = {"steps": 0, "gap_reached": 0}
+
+        def observe(step: int, _: dict[str, float]) -> bool:
+            facts["steps"] = step
+            if step % making.check_every_steps and step < making.training.steps:
+                return False
+            facts["gap_reached"] = int(_cross_entropy(model, domain, "tuning", seed) <= floor)
+            return bool(facts["gap_reached"])
+
+        generator = stream(seed, f"specialist demonstrations/{domain.name}")
+        train_sft(model, [domain], making.training, generator, ledger, observe)
+        measured = _cross_entropy(base, domain, "evaluation", seed)
+        facts["gap_nats"] = measured - _cross_entropy(model, domain, "evaluation", seed)
+        return {**facts, "flops": ledger.flops}
+
+    return shared_model(cache, form, start, train)
+
+
+def blank(config: TrialConfig, shape: TinyShape, seed: int) -> TinyPolicy:
+    """An untrained model for the configuration's vocabulary and sequence length."""
+    return TinyPolicy(
+        shape,
+        vocabulary_size=config.domains[0].vocabulary_size,
+        sequence_tokens=config.domains[0].sequence_tokens,
+        generator=stream(seed, f"initialisation/{shape.width}"),
+    )
+
+
+def _cross_entropy(model: TinyPolicy, domain: Domain, split: Split, seed: int) -> float:
+    values = held_out(model, domain, sequences=GAP_SEQUENCES, split=split, seed=seed)
+    return values["cross_entropy_nats"]
+
+
+def teacher_facts(made: Sequence[Facts]) -> dict[str, float | None]:
+    """The teachers' measured strength: mean gap, whether all reached their target, steps."""
+    return {
+        "gap_nats": sum(facts["gap_nats"] for facts in made) / len(made),
+        "gap_reached": min(facts["gap_reached"] for facts in made),
+        "teacher_steps": sum(facts["steps"] for facts in made),
+    }
