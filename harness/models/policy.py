@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -50,7 +50,7 @@ class Policy(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]:
         """All trainable parameters."""
 
-    def copy(self) -> Self:
+    def copy(self) -> "Policy":
         """An independent copy with the same weights."""
 
     def save(self, path: Path) -> None:

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -127,7 +126,7 @@ class TinyPolicy(nn.Module):
                 tokens[:, start + t] = new[:, 0]
         return finished_rollouts(tokens, logits, start, end_token, policy_step)
 
-    def copy(self) -> Self:
+    def copy(self) -> "TinyPolicy":
         """An independent copy with the same weights."""
         time, vocabulary = self.position.shape[0], self.head.shape[0]
         twin = type(self)(

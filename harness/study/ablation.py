@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from harness.training.config import Keep, MatchedSft
 from harness.trial.config import TrialConfig, changed_fields
 
 ProfileName = Literal["smoke", "quick", "paper"]
@@ -125,10 +126,10 @@ def shrunk(config: TrialConfig, factor: int) -> TrialConfig:
         return max(2, steps // factor)
 
     method = config.method
-    if hasattr(method, "reference"):
+    if isinstance(method, MatchedSft):
         reference = replace(method.reference, steps=fewer(method.reference.steps))
         method = replace(method, reference=reference)
-    else:
+    elif not isinstance(method, Keep):
         method = replace(method, steps=fewer(method.steps))
     training = replace(config.specialist.training, steps=fewer(config.specialist.training.steps))
     return replace(

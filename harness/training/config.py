@@ -59,6 +59,13 @@ class Distill:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Keep:
+    """No training: the base as it is, or each domain answered by its own specialist (an oracle)."""
+
+    model: Literal["base", "specialists"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class MatchedSft:
     """SFT continued until it has spent what `reference` spends, counted one way.
 

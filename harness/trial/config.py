@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from harness.domains import DomainConfig
 from harness.models.tiny import TinyShape
-from harness.training.config import Distill, MatchedSft, Sft
+from harness.training.config import Distill, Keep, MatchedSft, Sft
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,17 +18,18 @@ class Specialist:
     """How a teacher of one domain is made from the base, and how strong it must get.
 
     `gap_nats` is the held-out cross-entropy of the base minus the specialist's, on its domain.
-    Training stops at the first check that passes the target, or after `training.steps`.
+    Training stops at the first check that passes the target, or after `training.steps`; without a
+    target it takes them all.
     `width` above the student's makes a wider teacher, trained from its own initialisation.
     """
 
-    gap_nats: float
+    gap_nats: float | None
     training: Sft
     check_every_steps: int = 10
     width: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.gap_nats > 0:
+        if self.gap_nats is not None and not self.gap_nats > 0:
             raise ValueError(f"gap_nats must be positive, got {self.gap_nats}")
 
 
@@ -49,7 +50,7 @@ class TrialConfig:
     student: TinyShape
     base: Sft
     specialist: Specialist
-    method: Sft | Distill | MatchedSft
+    method: Sft | Distill | MatchedSft | Keep
     evaluation: Evaluation
 
     def __post_init__(self) -> None:
@@ -58,9 +59,10 @@ class TrialConfig:
         names = [domain.name for domain in self.domains]
         if len(set(names)) < len(names):
             raise ValueError(f"domains must have distinct names, got {names}")
-        sizes = {domain.vocabulary_size for domain in self.domains}
-        if len(sizes) > 1:
-            raise ValueError(f"domains must share one vocabulary size, got {sorted(sizes)}")
+        for shared in ("vocabulary_size", "prompt_tokens", "sequence_tokens", "end_token"):
+            values = [getattr(domain, shared) for domain in self.domains]
+            if len(set(values)) > 1:
+                raise ValueError(f"domains must share one {shared}, got {values}")
 
 
 def normal_form(value: Any) -> Any:

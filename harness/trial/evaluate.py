@@ -29,7 +29,7 @@ HIGHER_IS_BETTER: Mapping[str, bool | None] = {
 
 @torch.no_grad()
 def evaluate(
-    student: TinyPolicy,
+    students: Sequence[TinyPolicy],
     domains: Sequence[Domain],
     teachers: Sequence[TinyPolicy],
     *,
@@ -37,7 +37,10 @@ def evaluate(
     split: Split,
     seed: int,
 ) -> Metrics:
-    """All metrics that the domains can give. Items and rollout noise depend on `seed` alone."""
+    """All metrics that the domains can give, domain i answered by student i.
+
+    Items and rollout noise depend on `seed` alone, so that arms share them.
+    """
     per_domain: dict[str, dict[str, float]] = {}
     for i, domain in enumerate(domains):
         values = held_out(student, domain, sequences=sequences, split=split, seed=seed)
@@ -75,7 +78,7 @@ def held_out(
 def own_samples(
     student: TinyPolicy,
     domain: Domain,
-    teacher: TinyPolicy | None,
+    teacher: TinyPolicy,
     *,
     sequences: int,
     split: Split,
@@ -98,10 +101,9 @@ def own_samples(
         known = truth[:, 1:][counted]
         values["source_reverse_kl_nats"] = float(reverse_kl(mine, known).mean())
         values["source_log_probability_nats"] = float(known.gather(1, drawn).mean())
-    if teacher is not None:
-        theirs = _log_probabilities(teacher, rollouts.tokens, counted)
-        values["teacher_reverse_kl_nats"] = float(reverse_kl(mine, theirs).mean())
-        values["teacher_log_probability_nats"] = float(theirs.gather(1, drawn).mean())
+    theirs = _log_probabilities(teacher, rollouts.tokens, counted)
+    values["teacher_reverse_kl_nats"] = float(reverse_kl(mine, theirs).mean())
+    values["teacher_log_probability_nats"] = float(theirs.gather(1, drawn).mean())
     reward = domain.reward(rollouts.tokens, rollouts.is_completion)
     if reward is not None:
         values["reward"] = float(reward.mean())

@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.domains.base import Split, stream
 from harness.models.tiny import TinyPolicy, flop_parameters
 from harness.training.budget import Ledger, Sizes, matched_sft_steps
-from harness.training.config import Distill, MatchedSft, Sft
+from harness.training.config import Distill, Keep, MatchedSft, Sft
 from harness.training.distill import train_distill
 from harness.training.optimizer import Diverged
 from harness.training.rollouts import Streams
@@ -34,11 +34,12 @@ def run_trial(
     method = _with_steps(config, student, teachers, ledger.teacher_flops)
 
     def measure(sequences: int) -> Metrics:
+        answering = teachers if method == Keep(model="specialists") else [student] * len(teachers)
         return evaluate(
-            student, config.domains, teachers, sequences=sequences, split=held_out, seed=seed
+            answering, config.domains, teachers, sequences=sequences, split=held_out, seed=seed
         )
 
-    curve = Curve(config=config, steps=method.steps, measure=measure, ledger=ledger)
+    curve = Curve(config=config, steps=getattr(method, "steps", 0), measure=measure, ledger=ledger)
     curve.point(0)
     started, cause = time.monotonic(), None
     try:
@@ -52,8 +53,19 @@ def run_trial(
         curve={"evaluation": curve.evaluation, "training": curve.training},
         budget=ledger.as_record(),
         cause=cause,
-        facts=teacher_facts(facts),
+        facts=teacher_facts(facts) | strength(config, teachers, held_out, seed),
     )
+
+
+def strength(
+    config: TrialConfig, teachers: Sequence[TinyPolicy], split: Split, seed: int
+) -> dict[str, float | None]:
+    """What the teachers themselves reach, each on its own domain: macro means as `teacher.NAME`."""
+    measured = evaluate(
+        teachers, config.domains, teachers,
+        sequences=config.evaluation.sequences, split=split, seed=seed,
+    )  # fmt: skip
+    return {f"teacher.{metric}": values["macro"] for metric, values in measured.items()}
 
 
 def _with_steps(
@@ -61,7 +73,7 @@ def _with_steps(
     student: TinyPolicy,
     teachers: Sequence[TinyPolicy],
     teacher_flops: int,
-) -> Sft | Distill:
+) -> Sft | Distill | Keep:
     """The method to run; a matched control becomes an SFT of as many steps as its budget buys."""
     method = config.method
     if not isinstance(method, MatchedSft):
@@ -81,13 +93,15 @@ def _with_steps(
 
 def _train(
     config: TrialConfig,
-    method: Sft | Distill,
+    method: Sft | Distill | Keep,
     student: TinyPolicy,
     teachers: Sequence[TinyPolicy],
     seed: int,
     ledger: Ledger,
     observe: Observe,
 ) -> None:
+    if isinstance(method, Keep):
+        return
     demonstrations = stream(seed, "demonstrations")
     if isinstance(method, Sft):
         train_sft(student, config.domains, method, demonstrations, ledger, observe)

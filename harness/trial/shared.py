@@ -58,15 +58,18 @@ def specialist(
         return base.copy() if making.width is None else blank(config, shape, seed)
 
     def train(model: TinyPolicy) -> Facts:
-        ledger, floor = Ledger(), _cross_entropy(base, domain, "tuning", seed) - making.gap_nats
-        facts: Facts = {"steps": 0, "gap_reached": 0}
+        ledger = Ledger()
+        facts: Facts = {"steps": 0, "gap_reached": int(making.gap_nats is None)}
+        before = _cross_entropy(base, domain, "tuning", seed)
 
         def observe(step: int, _: dict[str, float]) -> bool:
             facts["steps"] = step
-            if step % making.check_every_steps and step < making.training.steps:
+            due = step % making.check_every_steps == 0 or step == making.training.steps
+            if making.gap_nats is None or not due:
                 return False
-            facts["gap_reached"] = int(_cross_entropy(model, domain, "tuning", seed) <= floor)
-            return bool(facts["gap_reached"])
+            gap = before - _cross_entropy(model, domain, "tuning", seed)
+            facts["gap_reached"] = int(gap >= making.gap_nats)
+            return gap >= making.gap_nats
 
         generator = stream(seed, f"specialist demonstrations/{domain.name}")
         train_sft(model, [domain], making.training, generator, ledger, observe)
