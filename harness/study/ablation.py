@@ -62,6 +62,7 @@ class Section:
     Every arm is compared with `reference`, a key of `controls` or of `arms`. `baseline` is the arm
     that all others vary; `metric` is primary; `higher_is_better` gives its sign. `margin_nats`
     floors the equivalence margin, `headline` names the contrasts that the README quotes.
+    `pairs` maps an arm to a control of its own, in place of `reference`.
     """
 
     arms: Mapping[str, TrialConfig]
@@ -72,6 +73,7 @@ class Section:
     higher_is_better: bool = False
     margin: float = 0.005
     headline: tuple[str, ...] = ()
+    pairs: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self) -> dict[str, TrialConfig]:
         """Controls and arms, in table order."""
@@ -83,7 +85,10 @@ class Ablation:
     """One question over one or more worlds.
 
     Raises ValueError for an arm that changes a field outside `varies`, for two arms with one
-    configuration, and for a reference or baseline that is not among the arms.
+    configuration, and for a reference, baseline or pair that is not among the arms.
+
+    `factors` gives an arm's level of every factor, for a factorial (`interaction` in `figures`
+    asks for its ANOVA) or for a curve per level (`break_even` draws one per `source`).
     """
 
     name: str
@@ -92,6 +97,7 @@ class Ablation:
     tuning: Tuning
     worlds: Mapping[str, Section]
     figures: tuple[str, ...] = ("forest", "budget")
+    factors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for world, section in self.worlds.items():
@@ -101,7 +107,9 @@ class Ablation:
         cells = section.cells()
         if len(cells) < len(section.arms) + len(section.controls):
             raise ValueError(f"{where}: an arm and a control share a name")
-        for role, name in (("reference", section.reference), ("baseline", section.baseline)):
+        named = [("reference", section.reference), ("baseline", section.baseline)]
+        named += [("pairs", name) for pair in section.pairs.items() for name in pair]
+        for role, name in named:
             if name not in cells:
                 raise ValueError(f"{where}: {role} must be one of {sorted(cells)}, got {name!r}")
         seen: dict[TrialConfig, str] = {}
