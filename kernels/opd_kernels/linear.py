@@ -1,0 +1,198 @@
+"""What is the divergence of a student from its teachers, given hidden states and heads?"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from opd_kernels.divergences import Divergence
+from opd_kernels.problem import LinearDivergence, PerToken, Precision, Problem, Teacher
+from opd_kernels.reference import logits, reference_per_token
+from opd_kernels.supports import FullVocab, Support, TopK
+
+Implementation = Literal["auto", "reference"]
+Reduction = Literal["mean", "sum", "none"]
+
+
+def linear_divergence(
+    student_hidden: Float[Tensor, "tokens width"],
+    student_head: Float[Tensor, "vocab width"],
+    teachers: Teacher | Sequence[Teacher],
+    *,
+    divergence: Divergence,
+    temperature: float | tuple[float, float] = 1.0,
+    token_weights: Float[Tensor, " tokens"] | None = None,
+    mask: Bool[Tensor, " tokens"] | None = None,
+    reduction: Reduction = "mean",
+    normalizer: float | Tensor | None = None,
+    support: Support = FullVocab(),  # noqa: B008  # frozen
+    precision: Precision = "exact",
+    chunk_tokens: int | None = None,
+    implementation: Implementation = "auto",
+    student_scale: float = 1.0,
+    student_softcap: float | None = None,
+) -> LinearDivergence:
+    """sum over tokens t and teachers k of weight_t * w_k(t) * D(student_t, teacher_k,t), in nats.
+
+    `temperature` divides the logits of both sides; a pair is (student, teacher). `mask` is true
+    where a token counts; what the others hold does not matter. `mean` divides the sum by
+    `normalizer`, the count of tokens in the whole accumulation window; without it, by the count in
+    `mask` (not by the weights). With no token that counts the loss is exactly 0. Several teachers
+    add up; give them `weights` that sum to 1 for a mean of divergences (not of probabilities or
+    logits). Of unequal vocabularies the common ids are used, softmax over those only, with a
+    warning. Gradient to `student_hidden` and `student_head`, where they require it, never to a
+    teacher.
+
+    Raises ValueError where an argument is outside its range or shapes or dtypes disagree.
+    """
+    problem, keep = _problem(
+        student_hidden, student_head, teachers, divergence, temperature, mask, support
+    )
+    problem = replace(
+        problem, precision=precision, student_scale=student_scale, student_softcap=student_softcap
+    )
+    _check(reduction, normalizer, precision, chunk_tokens, implementation)
+    with torch.autocast(student_hidden.device.type, enabled=False):
+        rows = reference_per_token(problem)
+    coefficient = torch.ones_like(rows.divergence)
+    if token_weights is not None:
+        coefficient = (
+            (token_weights if keep is None else token_weights[keep]).detach().to(rows.divergence)
+        )
+    return _reduced(rows, coefficient, keep, len(student_hidden), reduction, normalizer)
+
+
+def linear_log_probability(
+    hidden: Float[Tensor, "tokens width"],
+    head: Float[Tensor, "vocab width"],
+    tokens: Int[Tensor, " tokens"],
+    *,
+    temperature: float = 1.0,
+) -> Float[Tensor, " tokens"]:
+    """log softmax(hidden @ head.T / temperature) at `tokens`, in nats, with gradient to both."""
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    row = logits(hidden, head, scale=1.0, softcap=None, temperature=temperature, precision="exact")
+    return row.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
+
+
+def _problem(
+    student_hidden: Tensor,
+    student_head: Tensor,
+    teachers: Teacher | Sequence[Teacher],
+    divergence: Divergence,
+    temperature: float | tuple[float, float],
+    mask: Tensor | None,
+    support: Support,
+) -> tuple[Problem, Tensor | None]:
+    """The operands on one vocabulary without the tokens that do not count, and who is left."""
+    teachers = (teachers,) if isinstance(teachers, Teacher) else tuple(teachers)
+    pair = temperature if isinstance(temperature, tuple) else (temperature, temperature)
+    if not teachers:
+        raise ValueError("teachers must name at least one teacher")
+    if not (pair[0] > 0 and pair[1] > 0):
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    if student_hidden.dtype != student_head.dtype:
+        raise ValueError(
+            f"student_head must have the dtype of student_hidden, {student_hidden.dtype}, "
+            f"got {student_head.dtype}"
+        )
+    vocab = min(len(student_head), *(len(teacher.head) for teacher in teachers))
+    if isinstance(support, TopK) and support.k > vocab:
+        raise ValueError(f"support: k must be at most the vocabulary, {vocab}, got {support.k}")
+    if not isinstance(support, FullVocab | TopK):
+        raise ValueError(
+            "support must be full or top_k here; for a sampled token combine "
+            "linear_log_probability with sampled_token_loss"
+        )
+    for index, teacher in enumerate(teachers):
+        if len(teacher.hidden) != len(student_hidden):
+            raise ValueError(
+                f"teachers[{index}].hidden must have {len(student_hidden)} tokens, "
+                f"got {len(teacher.hidden)}"
+            )
+        if teacher.log_normalizer is not None and (len(teacher.head) > vocab or pair[1] != 1):
+            raise ValueError(
+                f"teachers[{index}].log_normalizer belongs to its whole vocabulary at temperature "
+                f"1; drop it at {len(teacher.head)} ids cut to {vocab}, temperature {pair[1]}"
+            )
+    if any(len(head) > vocab for head in (student_head, *(t.head for t in teachers))):
+        warnings.warn(
+            f"unequal vocabularies: softmax over the {vocab} common ids only", stacklevel=3
+        )
+    keep = None if mask is None else mask.nonzero().flatten()
+    return (
+        Problem(
+            student_hidden=student_hidden if keep is None else student_hidden[keep],
+            student_head=student_head[:vocab],
+            teachers=tuple(_slice(teacher, keep, vocab) for teacher in teachers),
+            divergence=divergence,
+            support=support,
+            student_temperature=float(pair[0]),
+            teacher_temperature=float(pair[1]),
+            student_scale=1.0,
+            student_softcap=None,
+            precision="exact",
+        ),
+        keep,
+    )
+
+
+def _slice(teacher: Teacher, keep: Tensor | None, vocab: int) -> Teacher:
+    def kept(rows: Tensor | None) -> Tensor | None:
+        return rows if rows is None or keep is None else rows[keep]
+
+    hidden = teacher.hidden if keep is None else teacher.hidden[keep]
+    return replace(
+        teacher,
+        hidden=hidden.detach(),
+        head=teacher.head[:vocab].detach(),
+        log_normalizer=kept(teacher.log_normalizer),
+        weights=kept(teacher.weights),
+    )
+
+
+def _check(
+    reduction: str,
+    normalizer: float | Tensor | None,
+    precision: str,
+    chunk_tokens: int | None,
+    implementation: str,
+) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction must be mean, sum or none, got {reduction!r}")
+    if normalizer is not None and reduction != "mean":
+        raise ValueError(f"normalizer divides a mean only, got reduction {reduction!r}")
+    if isinstance(normalizer, int | float) and not normalizer > 0:
+        raise ValueError(f"normalizer must be positive, got {normalizer}")
+    if precision not in ("exact", "fast"):
+        raise ValueError(f"precision must be exact or fast, got {precision!r}")
+    if chunk_tokens is not None and chunk_tokens < 1:
+        raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
+    if implementation not in ("auto", "reference"):
+        raise ValueError(f"implementation must be auto or reference, got {implementation!r}")
+
+
+def _reduced(
+    rows: PerToken,
+    coefficient: Float[Tensor, " kept"],
+    keep: Int[Tensor, " kept"] | None,
+    tokens: int,
+    reduction: Reduction,
+    normalizer: float | Tensor | None,
+) -> LinearDivergence:
+    def spread(values: Tensor) -> Tensor:
+        return values if keep is None else values.new_zeros(tokens).index_put((keep,), values)
+
+    measured = {f.name: spread(getattr(rows, f.name).detach()) for f in fields(PerToken)}
+    weighted = coefficient * rows.divergence.masked_fill(coefficient == 0, 0.0)
+    if reduction == "none":
+        return LinearDivergence(loss=spread(weighted), **measured)
+    total = weighted.sum()
+    if reduction == "mean":
+        total = total / (max(1, len(coefficient)) if normalizer is None else normalizer)
+    return LinearDivergence(loss=total, **measured)
