@@ -87,7 +87,10 @@ def _frame(
 def _effect(
     term: tuple[str, ...], f: float, freedom: int, residual: int, observations: int
 ) -> Effect:
-    """Partial omega squared = df (F - 1) / (df (F - 1) + N), Olejnik & Algina 2003, floored at 0."""
+    """Partial omega squared, df (F - 1) / (df (F - 1) + N), not below 0.
+
+    Olejnik & Algina 2003.
+    """
     excess = max(freedom * (f - 1), 0.0)
     low, high = (noncentrality(f, freedom, residual, tail) for tail in (0.975, 0.025))
     share = Interval(
@@ -108,12 +111,8 @@ def noncentrality(f: float, freedom: int, residual: int, tail: float) -> float:
     """
 
     def excess(centre: float) -> float:
-        # ncfdtr, unlike stats.ncf, is exact at centre 0 and returns no NaN for large centres
-        return (
-            float(stats.ncf.cdf(f, freedom, residual, centre) - tail)
-            if centre
-            else (float(stats.f.cdf(f, freedom, residual) - tail))
-        )
+        central = stats.f.cdf(f, freedom, residual)  # ncf.cdf is not defined at centre 0
+        return float((stats.ncf.cdf(f, freedom, residual, centre) if centre else central) - tail)
 
     if not np.isfinite(f):
         return float("inf")

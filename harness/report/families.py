@@ -3,6 +3,7 @@
 Westfall & Young 1993, Romano & Wolf 2005 (step-down max-T); Lakens 2017 (TOST).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,7 +37,7 @@ class Family:
 
 def is_coarse(seeds: int, arms: int) -> bool:
     """Whether 2^seeds flips are too few for max-T over `arms` to reach .05."""
-    return seeds < 1 + np.log2(max(arms, 1) / ALPHA)
+    return seeds < 1 + math.log2(max(arms, 1) / ALPHA)
 
 
 def compare(differences: Float[np.ndarray, "seeds arms"]) -> Family:
@@ -109,7 +110,8 @@ def tost_p(
     freedom = len(differences) - 1
     above = stats.t.sf(t_statistic(differences, -margin), freedom)
     below = stats.t.cdf(t_statistic(differences, margin), freedom)
-    return np.maximum(above, below)
+    p: Float[np.ndarray, " arms"] = np.maximum(above, below)
+    return p
 
 
 def noninferiority_p(differences: Float[np.ndarray, "seeds domains"], margin: float) -> float:

@@ -33,7 +33,8 @@ class Interval:
 def scaled(values: Float[np.ndarray, "seeds arms"]) -> Float[np.ndarray, "seeds arms"]:
     """Each column over the power of two above its largest magnitude; a zero column stays zero."""
     _, exponents = np.frexp(np.abs(values).max(axis=0, initial=0.0))
-    return np.ldexp(values, -exponents)
+    unit: Float[np.ndarray, "seeds arms"] = np.ldexp(values, -exponents)
+    return unit
 
 
 def is_constant(
@@ -43,7 +44,8 @@ def is_constant(
 
     Such a column has no p: scipy would answer NaN for equal pairs and 0 for a constant shift.
     """
-    return np.ptp(differences, axis=0) <= 1e-12 * abs(scale)
+    constant: Bool[np.ndarray, " arms"] = np.ptp(differences, axis=0) <= 1e-12 * abs(scale)
+    return constant
 
 
 def standard_error(differences: Float[np.ndarray, "seeds arms"]) -> Float[np.ndarray, " arms"]:
@@ -51,7 +53,8 @@ def standard_error(differences: Float[np.ndarray, "seeds arms"]) -> Float[np.nda
     _check_seeds(differences, 2)
     _, exponents = np.frexp(np.abs(differences).max(axis=0))
     deviation = scaled(differences).std(axis=0, ddof=1)
-    return np.ldexp(deviation, exponents) / np.sqrt(len(differences))
+    error: Float[np.ndarray, " arms"] = np.ldexp(deviation, exponents) / np.sqrt(len(differences))
+    return error
 
 
 def paired_t(
@@ -73,7 +76,8 @@ def t_statistic(
     gap = differences.mean(axis=0) - null
     error = standard_error(differences)
     infinite = np.where(gap == 0, 0.0, np.copysign(np.inf, gap))
-    return np.divide(gap, error, out=infinite, where=error > 0)
+    t: Float[np.ndarray, " arms"] = np.divide(gap, error, out=infinite, where=error > 0)
+    return t
 
 
 def paired_t_p(differences: Float[np.ndarray, "seeds arms"]) -> Float[np.ndarray, " arms"]:
@@ -91,9 +95,12 @@ def sign_flips(seeds: int) -> Float[np.ndarray, "flips seeds"]:
     The random ones are drawn from a fixed seed: a p value is a function of the data alone.
     """
     if seeds <= EXACT_SEEDS:
-        return 1.0 - 2.0 * ((np.arange(2**seeds)[:, None] >> np.arange(seeds)) & 1)
-    random = np.random.default_rng(20_210_318).integers(0, 2, size=(RANDOM_FLIPS, seeds))
-    return np.concatenate([np.ones((1, seeds)), 1.0 - 2.0 * random])
+        negative = (np.arange(2**seeds)[:, None] >> np.arange(seeds)) & 1
+    else:
+        random = np.random.default_rng(20_210_318).integers(0, 2, size=(RANDOM_FLIPS, seeds))
+        negative = np.concatenate([np.zeros((1, seeds), dtype=random.dtype), random])
+    signs: Float[np.ndarray, "flips seeds"] = 1.0 - 2.0 * negative
+    return signs
 
 
 def flipped_statistics(
@@ -107,13 +114,16 @@ def flipped_statistics(
     unit = scaled(differences)
     rms = np.sqrt((unit**2).mean(axis=0))
     unit = np.divide(unit, rms, out=np.zeros_like(unit), where=rms > 0)
-    return np.minimum(np.abs(sign_flips(len(unit)) @ unit) / len(unit), 1.0)
+    means = np.abs(sign_flips(len(unit)) @ unit) / len(unit)
+    r: Float[np.ndarray, "flips arms"] = np.minimum(means, 1.0)
+    return r
 
 
 def sign_flip_p(differences: Float[np.ndarray, "seeds arms"]) -> Float[np.ndarray, " arms"]:
     """Two-sided p: the share of flips whose |t| reaches the observed one, itself included."""
     statistics = flipped_statistics(differences)
-    return (statistics >= statistics[0] - TIE).mean(axis=0)
+    p: Float[np.ndarray, " arms"] = (statistics >= statistics[0] - TIE).mean(axis=0)
+    return p
 
 
 def hedges_dz(differences: Float[np.ndarray, "seeds arms"]) -> Float[np.ndarray, " arms"]:
@@ -129,7 +139,9 @@ def hedges_dz(differences: Float[np.ndarray, "seeds arms"]) -> Float[np.ndarray,
     factor = np.exp(log_factor) / np.sqrt(freedom / 2)
     unit = scaled(differences)
     deviation = unit.std(axis=0, ddof=1)
-    return factor * np.divide(unit.mean(axis=0), deviation, out=nothing, where=deviation > 0)
+    effect = np.divide(unit.mean(axis=0), deviation, out=nothing, where=deviation > 0)
+    corrected: Float[np.ndarray, " arms"] = factor * effect
+    return corrected
 
 
 def wilson(successes: int, trials: int) -> Interval:
@@ -142,7 +154,8 @@ def wilson(successes: int, trials: int) -> Interval:
 def detectable_effect(seeds: int, comparisons: int = 1, power: float = 0.8) -> float:
     """The effect, in standard deviations of the paired difference, found with `power`.
 
-    Found = significant with the right sign. A two-sided paired t test at .05 / comparisons (Bonferroni bounds max-T from above).
+    Found means significant with the right sign in a two-sided paired t test at
+    .05 / comparisons: Bonferroni bounds max-T from above.
     """
     if seeds < 2:
         raise ValueError(f"seeds must be at least 2, got {seeds}")

@@ -1,0 +1,79 @@
+"""Which contrasts of a world belong together, and what else does a table of it state?"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from harness.report.contrasts import Comparison, contrasts
+from harness.report.families import benjamini_hochberg, compare
+from harness.report.outcomes import World
+from harness.report.stats import ALPHA, SMALLEST_TESTABLE, is_constant, standard_error
+
+
+def primary(world: World) -> Comparison:
+    """The declared arms against their controls on the primary metric: the family that decides."""
+    return contrasts(world, _pairs(world, world.section.arms), world.section.metric)
+
+
+def other_controls(world: World) -> Comparison:
+    """The controls against the reference: intervals for orientation, outside the family."""
+    paired = set(world.section.pairs.values())
+    names = [name for name in world.section.controls if name not in paired]
+    return contrasts(world, _pairs(world, names), world.section.metric, tested=False)
+
+
+def _pairs(world: World, arms: Iterable[str]) -> list[tuple[str, str]]:
+    pairs = [(arm, world.control_of(arm)) for arm in arms]
+    present = world.records
+    return [(a, c) for a, c in pairs if a != c and a in present and c in present]
+
+
+def exploratory(world: World, metrics: Sequence[str]) -> dict[str, Comparison]:
+    """Every arm and control on every metric, all p values together under Benjamini-Hochberg."""
+    pairs = _pairs(world, world.arms())
+    found = {metric: contrasts(world, pairs, metric) for metric in metrics}
+    flat = [(m, c) for m, group in found.items() for c in group.contrasts if c.p is not None]
+    adjusted = benjamini_hochberg(np.array([c.p for _, c in flat], dtype=float))
+    q = {(m, c.arm): float(value) for (m, c), value in zip(flat, adjusted, strict=True)}
+    return {
+        metric: replace(
+            group,
+            method="Benjamini-Hochberg" if flat else None,
+            contrasts=tuple(replace(c, adjusted_p=q.get((metric, c.arm))) for c in group.contrasts),
+        )
+        for metric, group in found.items()
+    }
+
+
+def best_arms(world: World) -> set[str]:
+    """The best arm and all that max-T against it does not tell apart; empty below six seeds.
+
+    Only arms whose seeds all finished can be best.
+    """
+    names = [arm for arm in world.arms() if not world.diverged(arm).any()]
+    if len(world.seeds) < SMALLEST_TESTABLE or len(names) < 2:
+        return set()
+    metric = world.section.metric
+    means = np.stack([world.values(arm, metric).mean(axis=1) for arm in names], axis=1)
+    means = world.sign(metric) * means
+    best = int(means.mean(axis=0).argmax())
+    differences = means - means[:, [best]]
+    varying = ~is_constant(differences, float(np.abs(means).max()))
+    p = np.where(differences.mean(axis=0) < 0, 0.0, 1.0)  # a constant gap needs no test
+    if varying.any():
+        p[varying] = compare(differences[:, varying]).adjusted_p
+    return {name for name, value in zip(names, p, strict=True) if value > ALPHA}
+
+
+def paired_seed_noise(world: World) -> float | None:
+    """The A/A sd: how far two runs of the reference differ by their seed alone.
+
+    sqrt(2) times the sd of the reference over seeds; the paired sd of an arm lies below it where
+    sharing seeds helps.
+    """
+    values = world.values(world.section.reference, world.section.metric)
+    finished = values[~np.isnan(values).any(axis=1)].mean(axis=1, keepdims=True)
+    if len(finished) < 2:
+        return None
+    return float(standard_error(finished)[0] * np.sqrt(len(finished)) * np.sqrt(2))

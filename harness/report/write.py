@@ -1,0 +1,61 @@
+"""Which files does a report of an ablation consist of?"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.report.factor_tables import anova_table, break_even_table
+from harness.report.outcomes import worlds
+from harness.report.render import Table, to_csv, to_latex, to_markdown
+from harness.report.side_tables import (
+    control_table,
+    difference_table,
+    level_table,
+    matched_controls,
+)
+from harness.report.tables import main_table
+from harness.study.ablation import Ablation
+from harness.trial.record import TrialRecord, read_records
+
+
+def write_tables(ablation: Ablation, results: Path) -> list[Path]:
+    """Make `results/tables/NAME.{md,tex,csv}` (and NAME.anova.*) from the runs; the same bytes.
+
+    Without records nothing is written.
+    """
+    records = read_records(results / "runs" / f"{ablation.name}.jsonl")
+    found = [(ablation.name, tables(ablation, records))]
+    if "interaction" in ablation.figures:
+        anova = [anova_table(ablation, world) for world in worlds(ablation, records)]
+        found.append((f"{ablation.name}.anova", anova))
+    paths = []
+    for name, made in found:
+        if not made:
+            continue
+        for suffix, render in (("md", to_markdown), ("tex", to_latex)):
+            content = render(made, ablation.question)
+            paths.append(_write(results / "tables" / f"{name}.{suffix}", content))
+        paths.append(_write(results / "tables" / f"{name}.csv", to_csv(made)))
+    return paths
+
+
+def tables(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Table]:
+    """Every table of every world that has records, in reading order."""
+    found = []
+    for world in worlds(ablation, records):
+        found.append(main_table(ablation, world))
+        if len(matched_controls(world)) > 1:
+            found.append(control_table(ablation, world))
+        if "break_even" in ablation.figures:
+            found.append(break_even_table(ablation, world))
+        found += [level_table(ablation, world), difference_table(ablation, world)]
+    return found
+
+
+def _write(path: Path, content: str) -> Path:
+    """Replace `path` whole: a reader never sees half a table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(content, encoding="utf-8")
+    partial.replace(path)
+    return path
