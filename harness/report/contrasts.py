@@ -28,8 +28,6 @@ from harness.report.stats import (
     standard_error,
 )
 
-BUDGET_TOLERANCE = 0.02
-
 
 @dataclass(frozen=True, kw_only=True)
 class WorstDomain:
@@ -198,7 +196,7 @@ def _contrast(
             equivalence_p=equivalence if testable else None,
         ),
         worst=_worst_domain(world, pair, metric) if several and not conditional else None,
-        off_budget=is_off_budget(world, pair.arm, pair.control),
+        off_budget=world.is_off_budget(pair.arm, pair.control),
         budget_ratio={k: world.budget_ratio(pair.arm, world.matched_to(pair.arm), k)
                       for k in BUDGETS if world.matched_to(pair.arm) in world.records},
     )  # fmt: skip
@@ -244,17 +242,3 @@ def _worst_domain(world: World, pair: _Pair, metric: str) -> WorstDomain:
         difference=bands[worst],
         noninferior_p=noninferiority_p(differences, world.section.margin),
     )
-
-
-def is_off_budget(world: World, arm: str, control: str) -> bool:
-    """Whether two budgets that should agree are more than 2 % apart.
-
-    A matched control is held against the arm it mirrors, an arm against its control; both as that
-    control counts, or by trained tokens where nothing is matched. Other controls match nothing.
-    """
-    own = world.match_of(arm)
-    if own is None and arm not in world.section.arms:
-        return False
-    kind, other = (own, world.matched_to(arm)) if own else (world.match_of(control), control)
-    ratio = world.budget_ratio(arm, other, kind or "tokens") if other in world.records else None
-    return ratio is not None and abs(ratio - 1) > BUDGET_TOLERANCE

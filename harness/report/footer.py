@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.report.comparisons import paired_seed_noise
-from harness.report.contrasts import Comparison, is_off_budget
+from harness.report.contrasts import Comparison
 from harness.report.labels import DAGGER
 from harness.report.outcomes import World
 from harness.report.stats import ALPHA, EXACT_SEEDS, RANDOM_FLIPS, SMALLEST_TESTABLE
 
 STARS = "* at .05, ** at .01, *** at .001 of the adjusted p."
+OFF_BUDGET = f"{DAGGER} budget more than 2 % off what it is matched with: excluded from claims."
 BOLD = "Bold: the best arm and all that max-T against it does not tell apart."
 
 
@@ -20,7 +21,7 @@ def main_notes(world: World, decided: Comparison) -> list[str]:
     notes += _noninferior(world, decided)
     if len(world.seeds) >= SMALLEST_TESTABLE:
         notes.append(BOLD)
-    if any(is_off_budget(world, arm, world.control_of(arm)) for arm in world.arms()):
+    if any(world.is_off_budget(arm, world.control_of(arm)) for arm in world.arms()):
         notes.append(
             f"{DAGGER} budget more than 2 % off the one it is matched with: excluded from claims."
         )
@@ -30,7 +31,8 @@ def main_notes(world: World, decided: Comparison) -> list[str]:
 
 def _design(world: World) -> str:
     seeds = world.seeds
-    span = f"{len(seeds)} paired seeds" + (f" ({seeds[0]} to {seeds[-1]})" if seeds else "")
+    span = f"{len(seeds)} paired seed" + "s" * (len(seeds) != 1)
+    span += f" ({seeds[0]} to {seeds[-1]})" if len(seeds) > 1 else ""
     if len(seeds) < world.planned:
         span += f" of {world.planned} planned: those that every arm has"
     domains = ", ".join(world.domains(world.section.metric))
@@ -41,10 +43,8 @@ def _method(world: World, comparison: Comparison) -> str:
     seeds = len(world.seeds)
     if comparison.method is None:
         if seeds < SMALLEST_TESTABLE:
-            return (
-                f"Paired t intervals only: with {seeds} seeds, 5 or fewer, the exact test cannot reach .05, "
-                "so no p, no star, no verdict."
-            )
+            few = "with 5 seeds or fewer the exact test cannot reach .05"
+            return f"Paired t intervals only: {few}, so no p, no star, no verdict."
         return "Paired t intervals; nothing to test."
     flips = f"all {2**seeds}" if seeds <= EXACT_SEEDS else f"{RANDOM_FLIPS} random"
     how = f"step-down max-T over {comparison.size} arms, {flips} sign flips"
@@ -100,7 +100,7 @@ def control_notes(world: World, families: Sequence[Comparison]) -> list[str]:
     notes = [_method(world, family) for family in families][:1]
     notes.append("Each column is one family. The budgets are matched as the controls are named.")
     if any(c.off_budget for family in families for c in family.contrasts):
-        notes.append(f"{DAGGER} budget more than 2 % off the control's: excluded from claims.")
+        notes.append(OFF_BUDGET)
     return notes
 
 

@@ -12,6 +12,7 @@ from harness.trial.evaluate import HIGHER_IS_BETTER
 from harness.trial.record import TrialRecord
 
 BUDGETS: tuple[Match, ...] = ("tokens", "flops", "end_to_end")
+BUDGET_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +102,20 @@ class World:
         both = ~(self.diverged(arm) | self.diverged(other))
         spent, base = self.budget(arm, kind)[both], self.budget(other, kind)[both]
         return float(np.mean(spent / base)) if both.any() and (base > 0).all() else None
+
+    def is_off_budget(self, arm: str, control: str) -> bool:
+        """Whether two budgets that should agree are more than 2 % apart.
+
+        A matched control is held against the arm it mirrors, an arm against its control; both as
+        that control counts, or by trained tokens where nothing is matched. Other controls match
+        nothing.
+        """
+        own = self.match_of(arm)
+        if own is None and arm not in self.section.arms:
+            return False
+        kind, other = (own, self.matched_to(arm)) if own else (self.match_of(control), control)
+        ratio = self.budget_ratio(arm, other, kind or "tokens") if other in self.records else None
+        return ratio is not None and abs(ratio - 1) > BUDGET_TOLERANCE
 
     def match_of(self, arm: str) -> Match | None:
         """The budget that a matched control is matched on; None for every other arm."""

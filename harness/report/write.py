@@ -1,11 +1,15 @@
 """Which files does a report of an ablation consist of?"""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
+from harness.report.factor_figures import break_even_curve, interaction
 from harness.report.factor_tables import anova_table, break_even_table
-from harness.report.outcomes import worlds
+from harness.report.figures import budget, forest, shares
+from harness.report.outcomes import World, worlds
 from harness.report.render import Table, to_csv, to_latex, to_markdown
 from harness.report.side_tables import (
     control_table,
@@ -13,6 +17,7 @@ from harness.report.side_tables import (
     level_table,
     matched_controls,
 )
+from harness.report.style import save, styled
 from harness.report.tables import main_table
 from harness.study.ablation import Ablation
 from harness.trial.record import TrialRecord, read_records
@@ -59,3 +64,35 @@ def _write(path: Path, content: str) -> Path:
     partial.write_text(content, encoding="utf-8")
     partial.replace(path)
     return path
+
+
+FIGURES: Mapping[str, Callable[[Ablation, World], Figure]] = {
+    "forest": forest,
+    "budget": budget,
+    "shares": shares,
+    "break_even": break_even_curve,
+    "interaction": interaction,
+}
+
+
+def write_figures(ablation: Ablation, results: Path) -> list[Path]:
+    """Make `results/figures/NAME-WORLD-FIGURE.{svg,png}` from the runs; the same bytes each time.
+
+    Raises ValueError for a figure that `FIGURES` does not name.
+    """
+    unknown = [name for name in ablation.figures if name not in FIGURES]
+    if unknown:
+        raise ValueError(f"figures must be among {sorted(FIGURES)}, got {unknown[0]!r}")
+    records = read_records(results / "runs" / f"{ablation.name}.jsonl")
+    paths = []
+    with styled():
+        for world in worlds(ablation, records):
+            for name in ablation.figures:
+                stem = results / "figures" / f"{ablation.name}-{world.name}-{name}"
+                paths += save(FIGURES[name](ablation, world), stem)
+    return paths
+
+
+def write_report(ablation: Ablation, results: Path) -> list[Path]:
+    """Tables and figures of one ablation; the paths written."""
+    return write_tables(ablation, results) + write_figures(ablation, results)

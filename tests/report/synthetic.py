@@ -159,3 +159,40 @@ def _record(
         cause="loss is nan" if diverged else None,
         facts={"gap_nats": config.specialist.gap_nats * (1 + 0.05 * np.sin(seed))},
     )
+
+
+def gap_ablation() -> Ablation:
+    """Five gaps from two sources, every arm with a control of its own."""
+    arms, controls, pairs, factors = {}, {}, {}, {}
+    for source, width in (("data", None), ("width", 64)):
+        for gap in (0.05, 0.1, 0.25, 0.5, 1.0):
+            arm, control = f"OPD gap {gap} ({source})", f"SFT gap {gap} ({source})"
+            config = replace(BASE, specialist=replace(BASE.specialist, gap_nats=gap, width=width))
+            matched = replace(CONTROLS["SFT (flops)"].method, reference=BASE.method)
+            arms[arm], controls[control] = config, replace(config, method=matched)
+            pairs[arm], factors[arm] = control, {"source": source, "gap": str(gap)}
+    made = ablation(
+        arms,
+        name="specialist_gap",
+        controls=controls,
+        pairs=pairs,
+        reference="SFT gap 0.25 (data)",
+        baseline="OPD gap 0.25 (data)",
+    )
+    return replace(made, figures=("forest", "break_even"), factors=factors)
+
+
+def factorial_ablation() -> Ablation:
+    """A full factorial of two divergences, three supports and two gaps."""
+    arms, factors = {}, {}
+    for divergence in ("reverse_kl", "forward_kl"):
+        for support in ("full", "top_k(4, student, tail)", "sampled_token(policy_gradient)"):
+            for gap in (0.25, 0.5):
+                arm = f"{divergence} {support} {gap}"
+                method = replace(BASE.method, divergence=divergence, support=support)
+                specialist = replace(BASE.specialist, gap_nats=gap)
+                arms[arm] = replace(BASE, method=method, specialist=specialist)
+                factors[arm] = {"divergence": divergence, "support": support.split("(")[0],
+                                "gap": str(gap)}  # fmt: skip
+    made = ablation(arms, name="design_search")
+    return replace(made, figures=("forest", "interaction"), factors=factors)
