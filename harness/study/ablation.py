@@ -43,7 +43,7 @@ PROFILES: Mapping[ProfileName, Profile] = {
 class Tuning:
     """Nuisance parameters searched for every family of arms, with equal trials for each.
 
-    `parameters` maps a dotted path of TrialConfig to its (low, high) range, searched on a log scale.
+    `parameters` maps a dotted path of TrialConfig to its (low, high) range, searched in logarithms.
     Arms of one family share what is found; an arm that `families` does not name is its own family.
     """
 

@@ -1,0 +1,170 @@
+"""How does a study run from the first cell to the last, whatever ends in between?"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from harness.study.plan import Cell, Request
+from harness.study.queue import Failure, Queue
+from harness.study.results import Results, write_whole
+from harness.study.runs import Runs
+from harness.study.schedule import Schedule
+
+POLL_SECONDS = 0.05
+REAP_SECONDS = 1.0
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Who is told how it goes; see `harness.study.progress`."""
+
+    def say(self, line: str) -> None:
+        """Something that happened once."""
+
+    def begin(self, schedules: Sequence[Schedule], workers: int) -> None:
+        """What is going to be run."""
+
+    def update(self, schedules: Sequence[Schedule]) -> None:
+        """Called a few times per second."""
+
+    def finished(self, schedule: Schedule) -> None:
+        """All cells of an ablation are filed."""
+
+
+@runtime_checkable
+class Workers(Protocol):
+    """Who starts workers: processes here (`harness.study.pool`), or jobs of a cluster."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def keep(self, count: int) -> None:
+        """See to it that `count` are at work."""
+
+    def progressed(self) -> None:
+        """A cell was finished."""
+
+
+@dataclass(kw_only=True)
+class Planner:
+    """The one process that decides what is queued. Nothing in it outlives it."""
+
+    results: Results
+    runs: Runs
+    queue: Queue
+    schedules: Sequence[Schedule]
+    workers: int
+    watcher: Watcher
+    open: list[Schedule] = field(default_factory=list)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    orphans: set[int] = field(default_factory=set)
+    reaped_at: float = -REAP_SECONDS
+
+    def step(self, pool: Workers) -> bool:
+        """Look, file, queue what has become ready; returns whether anything is left to do.
+
+        The queue is looked at before the runs: a cell that has just left the queue has its record
+        on disk by then, so it can never be taken for one that is still to be run.
+        """
+        self._reap()
+        pending = self.queue.pending()
+        self.failures = self.queue.failed_for_good()
+        if self.runs.refresh():
+            pool.progressed()
+            for schedule in self.schedules:
+                schedule.advance()
+        queued = self._top_up(set(pending))
+        self._close()
+        pool.keep(min(self.workers, queued))
+        self.watcher.update(self.schedules)
+        return bool(self.open)
+
+    def _reap(self) -> None:
+        if time.monotonic() - self.reaped_at >= REAP_SECONDS:
+            self.orphans = self.queue.reap(self._is_done, self.orphans)
+            self.reaped_at = time.monotonic()
+
+    def _is_done(self, digest: str) -> bool:
+        return bool(self.runs.known(digest) or self.runs.explored(digest))
+
+    def _top_up(self, pending: set[str]) -> int:
+        """Queue ablation after ablation until no worker can run dry; returns cells in the queue."""
+        for schedule in self.open:
+            ready: dict[str, Cell] = {}
+            for cell in schedule.wanted():
+                if cell.digest not in pending and cell.digest not in self.failures:
+                    ready.setdefault(cell.digest, cell)
+            self.queue.enqueue(ready.values())
+            pending |= set(ready)
+            if len(pending) > 2 * self.workers:
+                break
+        return len(pending)
+
+    def _close(self) -> None:
+        """Report ablations that are whole, or of which nothing is left that could be run."""
+        for schedule in list(self.open):
+            wanted = schedule.wanted()
+            if any(cell.digest not in self.failures for cell in wanted):
+                continue
+            self.open.remove(schedule)
+            write_plan(self.results, schedule)
+            if schedule.is_tuned and not wanted:
+                self.watcher.finished(schedule)
+
+
+def run_study(
+    requests: Sequence[Request],
+    results: Results,
+    watcher: Watcher,
+    *,
+    pool: Workers,
+    workers: int,
+) -> list[Failure]:
+    """Run every cell of `requests` that `results` lacks; returns those that cannot be run.
+
+    Raises ValueError where something in the folder cannot be read, OSError where it cannot be
+    written to, WorkersFailed where no worker stays alive. Whenever it is stopped, the same call
+    goes on from there.
+    """
+    results.prepare()
+    with results.sole_planner(lambda: watcher.say("waiting for the other `opd run` to end")):
+        runs = Runs(results)
+        for report in runs.mend():
+            watcher.say(report)
+        runs.refresh()
+        queue = Queue(results)
+        queue.begin()
+        schedules = [Schedule(request, runs) for request in requests]
+        for schedule in schedules:
+            write_plan(results, schedule)
+        queue.withdraw({cell.digest for schedule in schedules for cell in schedule.wanted()})
+        planner = Planner(
+            results=results,
+            runs=runs,
+            queue=queue,
+            schedules=schedules,
+            workers=workers,
+            watcher=watcher,
+            open=list(schedules),
+        )
+        watcher.begin(schedules, workers)
+        with pool:
+            while planner.step(pool):
+                time.sleep(POLL_SECONDS)
+        return list(planner.failures.values())
+
+
+def write_plan(results: Results, schedule: Schedule) -> None:
+    """Keep what was asked for beside the runs; where all else is equal, arms from before stay."""
+    plan = schedule.as_json()
+    path = results.plans / f"{plan['ablation']}.json"
+    if path.exists():
+        before = json.loads(path.read_text())
+        if all(before.get(key) == plan[key] for key in ("profile", "seeds", "set")):
+            for world, arms in plan["worlds"].items():
+                plan["worlds"][world] = before["worlds"].get(world, {}) | arms
+            plan["tuned"] = before["tuned"] | plan["tuned"]
+    write_whole(path, json.dumps(plan, indent=1, sort_keys=True) + "\n")

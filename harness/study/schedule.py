@@ -1,0 +1,152 @@
+"""How far is one request: what is tuned, what is to be run next, what is done?"""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from harness.study.explore import Found, Search, Values, replay, with_values
+from harness.study.plan import Cell, Request, Where, seed_cells
+from harness.study.runs import EXPLORE, Known, Runs
+from harness.trial.config import TrialConfig
+
+DEFAULT_SECONDS = {"smoke": 1.0, "quick": 10.0, "paper": 10.0}
+
+
+@dataclass(kw_only=True)
+class Family:
+    """Arms of one world that share what one search finds."""
+
+    world: str
+    search: Search
+    arms: dict[str, TrialConfig]
+    found: Found
+    explored: set[str]
+
+
+class Schedule:
+    """One request on its way. Everything it knows it has from the runs files."""
+
+    def __init__(self, request: Request, runs: Runs) -> None:
+        self.request = request
+        self._runs = runs
+        self._families = list(_families(request))
+        self._cells: dict[tuple[str, str], list[Cell]] = {}
+        self.advance()
+
+    def advance(self) -> None:
+        """Take in what the runs files have come to hold: searches go on, or end."""
+        for family in self._families:
+            if family.found.values is None:
+                family.found = replay(family.search, partial(self._explored, family))
+                if family.found.values is not None:
+                    self._plan(family, family.found.values)
+        self._runs.file_copies(self.cells())
+
+    def _explored(self, family: Family, digest: str) -> Known | None:
+        known = self._runs.explored(digest)
+        if known:
+            family.explored.add(digest)
+        return known
+
+    def _plan(self, family: Family, values: Values) -> None:
+        for arm, config in family.arms.items():
+            where = Where(
+                ablation=self.request.ablation.name,
+                world=family.world,
+                arm=arm,
+                profile=self.request.profile.name,
+            )
+            seeds = self.request.profile.confirm_seeds()
+            self._cells[family.world, arm] = seed_cells(where, with_values(config, values), seeds)
+
+    def cells(self) -> list[Cell]:
+        """The confirm cells of every arm whose tuning is done, in declared order."""
+        planned = (self._cells.get(key, []) for key in self._keys())
+        return [cell for cells in planned for cell in cells]
+
+    def _keys(self) -> Iterator[tuple[str, str]]:
+        for world, section in self.request.ablation.worlds.items():
+            for arm in self.request.configs(section):
+                yield world, arm
+
+    def wanted(self) -> list[Cell]:
+        """What can be run now and is not known: tuning first, since others wait for it."""
+        tuning = [cell for family in self._families for cell in family.found.cells]
+        confirm = [cell for cell in self.cells() if not self._runs.known(cell.digest)]
+        return [*tuning, *confirm]
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether every family has its values, so that no further cell will turn up."""
+        return all(family.found.values is not None for family in self._families)
+
+    def counts(self) -> tuple[int, int]:
+        """Cells done and in all; a search that goes on counts as long as it can get."""
+        done, total = 0, len(list(self._keys())) * self.request.profile.seeds
+        for family in self._families:
+            done += len(family.explored)
+            ended = family.found.values is not None
+            total += len(family.explored) if ended else family.search.cells_at_most
+        filed = sum(self._runs.is_filed(cell) for cell in self.cells())
+        return done + filed, total
+
+    def seconds_per_cell(self) -> tuple[float, bool]:
+        """Median of what its cells took, or a default; and whether it was measured."""
+        profile = self.request.profile.name
+        files = (self._runs.file(self.request.ablation.name), self._runs.file(EXPLORE))
+        for file in files:
+            seconds = [k.wall_seconds for k in file.known.values() if k.profile == profile]
+            if seconds:
+                return statistics.median(seconds), True
+        return DEFAULT_SECONDS[profile], False
+
+    def tuned(self) -> dict[str, Values]:
+        """`world/family` -> the values it runs with, for families that were searched."""
+        return {
+            f"{family.world}/{next(iter(family.arms))}": family.found.values
+            for family in self._families
+            if family.found.values
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan: which digest stands for which arm and seed, once that is known."""
+        worlds: dict[str, dict[str, Any]] = {}
+        for world, arm in self._keys():
+            cells = self._cells.get((world, arm))
+            digests = {str(cell.seed): cell.digest for cell in cells} if cells else None
+            worlds.setdefault(world, {})[arm] = digests
+        return {
+            "ablation": self.request.ablation.name,
+            "profile": self.request.profile.name,
+            "seeds": self.request.profile.seeds,
+            "set": list(self.request.sets),
+            "tuned": self.tuned(),
+            "worlds": worlds,
+        }
+
+
+def _families(request: Request) -> Iterator[Family]:
+    """A search per family and world; its representative is the family's first arm as declared."""
+    tuning, profile = request.ablation.tuning, request.profile
+    everything = Request(ablation=request.ablation, profile=profile)
+    for world, section in request.ablation.worlds.items():
+        asked = request.configs(section)
+        families: dict[str, dict[str, TrialConfig]] = {}
+        for arm, config in everything.configs(section).items():
+            families.setdefault(tuning.family(arm), {})[arm] = config
+        for arms in families.values():
+            search = Search(
+                world=world,
+                profile=profile.name,
+                representative=next(iter(arms.values())),
+                parameters=request.tuned_parameters(next(iter(arms.values()))),
+                trials=profile.tuning_trials,
+                seeds=profile.explore_seeds(),
+                metric=section.metric,
+                higher_is_better=section.higher_is_better,
+            )
+            wanted = {arm: config for arm, config in arms.items() if arm in asked}
+            if wanted:
+                yield Family(world=world, search=search, arms=wanted, found=Found(), explored=set())
