@@ -13,7 +13,7 @@ from harness.study.runs import Runs
 from harness.study.schedule import Schedule
 
 POLL_SECONDS = 0.05
-REAP_SECONDS = 1.0
+REAP_SECONDS = 0.25
 
 
 @runtime_checkable
@@ -60,7 +60,6 @@ class Planner:
     watcher: Watcher
     open: list[Schedule] = field(default_factory=list)
     failures: dict[str, Failure] = field(default_factory=dict)
-    orphans: set[int] = field(default_factory=set)
     reaped_at: float = -REAP_SECONDS
 
     def step(self, pool: Workers) -> bool:
@@ -84,8 +83,8 @@ class Planner:
 
     def _reap(self) -> None:
         if time.monotonic() - self.reaped_at >= REAP_SECONDS:
-            self.orphans = self.queue.reap(self._is_done, self.orphans)
             self.reaped_at = time.monotonic()
+            self.queue.reap(self._is_done, self.reaped_at)
 
     def _is_done(self, digest: str) -> bool:
         return bool(self.runs.known(digest) or self.runs.explored(digest))

@@ -19,6 +19,7 @@ FORMAT = 1
 STUDY = "cells"
 RAISED_LIMIT = 3
 KILLED_LIMIT = 10
+UNSIGNED_SECONDS = 5.0
 Reason = Literal["raised", "killed", "released", "withdrawn"]
 
 
@@ -49,6 +50,7 @@ class Queue:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._journal = RepairingJournal(results.journal, results.lock("journal"))
         self._where = results.journal
+        self._unsigned_since: dict[int, float] = {}
         try:
             self._storage = JournalStorage(self._journal)
         except (ValueError, KeyError, AssertionError) as error:
@@ -135,23 +137,20 @@ class Queue:
                     self._identifier(trial.number), TrialState.FAIL
                 )
 
-    def reap(self, is_done: Callable[[str], bool], orphans: set[int]) -> set[int]:
-        """End what dead workers left running; returns the numbers of claims without an owner yet.
+    def reap(self, is_done: Callable[[str], bool], now: float) -> None:
+        """End what dead workers left running; `now` is the caller's monotonic clock.
 
-        A digest that `is_done` was recorded before its worker died. A worker may die between
-        claiming and signing: pass what the last call returned, later, to end such claims too.
+        A digest that `is_done` was recorded before its worker died. A worker may also die between
+        claiming and signing: a claim that stays unsigned for UNSIGNED_SECONDS is ended too.
         """
-        unsigned: set[int] = set()
         for trial in self.trials(TrialState.RUNNING):
             owner = trial.user_attrs.get("owner")
-            if owner is None and trial.number not in orphans:
-                unsigned.add(trial.number)
-            elif owner is None or is_alive(owner) is False:
-                if is_done(_digest(trial)):
-                    self.finish(trial.number, 0.0)
-                else:
-                    self._end(trial.number, "killed", "the worker died")
-        return unsigned
+            since = self._unsigned_since.setdefault(trial.number, now)
+            lost = is_alive(owner) is False if owner else now - since >= UNSIGNED_SECONDS
+            if lost and is_done(_digest(trial)):
+                self.finish(trial.number, 0.0)
+            elif lost:
+                self._end(trial.number, "killed", "the worker died")
 
     def pending(self) -> dict[str, TrialState]:
         """Digests that wait or run."""

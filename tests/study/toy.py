@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Self
@@ -129,28 +130,35 @@ class Quiet:
         self.done.append(schedule.request.ablation.name)
 
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.study.toy"])
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["tests.study.toy"])
 
 
-def start_worker(results: Results, runner: str = RUNNER) -> BaseProcess:
-    """A real worker process, without the seconds it takes to load torch."""
-    process = CONTEXT.Process(target=run_worker, args=(results.root, runner, None), daemon=True)
-    process.start()
-    return process
+class Pool:
+    """Keeps workers alive as `LocalPool` does, but forked: none has to load torch.
 
+    In a process that is forked itself, `nested` has the workers end with it.
+    """
 
-class ForkPool:
-    """Keeps workers alive as `LocalPool` does."""
-
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: Results, *, nested: bool = False) -> None:
         self.results = results
+        self.context: BaseContext = FORKSERVER
+        self.parent: int | None = None
+        if nested:
+            self.context, self.parent = multiprocessing.get_context("fork"), os.getpid()
         self.workers: list[BaseProcess] = []
 
     def keep(self, count: int) -> None:
         self.workers = [worker for worker in self.workers if worker.is_alive()]
         while len(self.workers) < count:
-            self.workers.append(start_worker(self.results))
+            self.workers.append(self._start())
+
+    def _start(self) -> BaseProcess:
+        arguments = (self.results.root, RUNNER, self.parent)
+        process = self.context.Process(target=run_worker, args=arguments)  # type: ignore[attr-defined]
+        assert isinstance(process, BaseProcess)
+        process.start()
+        return process
 
     def progressed(self) -> None:
         pass
@@ -170,5 +178,5 @@ def study(
 ) -> list[Failure]:
     """Run requests to the end with real worker processes."""
     results = Results(root=root)
-    pool = ForkPool(results)
+    pool = Pool(results)
     return run_study(requests, results, watcher or Quiet(), pool=pool, workers=workers)
