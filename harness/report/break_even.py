@@ -100,8 +100,9 @@ def seed_lines(
     spread = (centred**2).sum(axis=1)
     if not (spread > 0).all():
         raise ValueError("x must hold at least 2 different levels on every seed")
-    slope = (centred * y).sum(axis=1) / spread
-    return np.stack([y.mean(axis=1) - slope * x.mean(axis=1), slope], axis=1)
+    level = y.mean(axis=1, keepdims=True)
+    slope = (centred * (y - level)).sum(axis=1) / spread  # exactly 0 for equal differences
+    return np.stack([level[:, 0] - slope * x.mean(axis=1), slope], axis=1)
 
 
 def _fieller(lines: Float[np.ndarray, "seeds 2"]) -> list[tuple[float, float]]:

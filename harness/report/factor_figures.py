@@ -4,14 +4,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from scipy import stats
 
 from harness.report.break_even import BreakEven, describe, seed_lines
-from harness.report.factor_tables import break_evens, gap_points, gap_sources
+from harness.report.factor_tables import break_evens, factorial_values, gap_points, gap_sources
 from harness.report.figures import title
 from harness.report.labels import metric_name
 from harness.report.outcomes import World
@@ -81,18 +80,18 @@ def _gap_panel(axes: Axes, world: World, arms: list[str], found: BreakEven | Non
 
 def interaction(ablation: Ablation, world: World) -> Figure:
     """Every pair of factors: levels of one on the axis, a line per level of the other."""
-    arms = [arm for arm in world.section.arms if arm in ablation.factors and arm in world.records]
-    names = list(dict.fromkeys(name for arm in arms for name in ablation.factors[arm]))
-    pairs = list(combinations(names, 2))
+    arms, values = factorial_values(ablation, world)
+    levels = factor_levels(ablation, arms)
+    pairs = list(combinations([name for name in levels if len(levels[name]) > 1], 2))
     columns = min(len(pairs), 3) or 1
     rows = -(-len(pairs) // columns) or 1
     figure = blank(3.2 * columns + 0.3, 3.2 * rows + 0.5)
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
-    if not pairs or not len(_complete(world, arms)):
+    if not pairs or not len(values):
         note(panels[0], "no seed finished in every cell of the factorial")
         pairs = []
     for axes, (across, within) in zip(panels, pairs, strict=False):
-        _interaction_panel(axes, ablation, world, arms, across, within)
+        _interaction_panel(axes, ablation, world, across, within)
     for axes in panels[max(len(pairs), 1) :]:
         axes.set_visible(False)
     figure.suptitle(title(ablation, world), x=0.01, ha="left", fontsize=9.5, fontweight="bold")
@@ -102,32 +101,30 @@ def interaction(ablation: Ablation, world: World) -> Figure:
     return figure
 
 
-def _complete(world: World, arms: list[str]) -> Float[np.ndarray, "seeds arms"]:
-    """Raw values of the seeds that finished in every arm."""
-    if not arms:
-        return np.empty((0, 0))
-    metric = world.section.metric
-    values = np.stack([world.values(arm, metric).mean(axis=1) for arm in arms], axis=1)
-    complete: Float[np.ndarray, "seeds arms"] = values[~np.isnan(values).any(axis=1)]
-    return complete
+def factor_levels(ablation: Ablation, arms: list[str]) -> dict[str, list[str]]:
+    """Every factor's levels, in the order in which arms declare them."""
+    levels: dict[str, dict[str, None]] = {}
+    for arm in arms:
+        for name, level in ablation.factors[arm].items():
+            levels.setdefault(name, {})[level] = None
+    return {name: list(found) for name, found in levels.items()}
 
 
 def _interaction_panel(
-    axes: Axes, ablation: Ablation, world: World, arms: list[str], across: str, within: str
+    axes: Axes,
+    ablation: Ablation,
+    world: World,
+    across: str,
+    within: str,
 ) -> None:
-    values = _complete(world, arms)
+    arms, values = factorial_values(ablation, world)
     values = values - values.mean(axis=1, keepdims=True) + values.mean()
-    levels = {name: list(dict.fromkeys(ablation.factors[arm][name] for arm in arms))
-              for name in (across, within)}  # fmt: skip
+    levels, factors = factor_levels(ablation, arms), ablation.factors
     reach = stats.t.isf(0.025, len(values) - 1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
     for shift, (level, look) in enumerate(line_styles(levels[within]).items()):
-        cells = []
-        for other in levels[across]:
-            chosen = [i for i, arm in enumerate(arms)
-                      if ablation.factors[arm][across] == other
-                      and ablation.factors[arm][within] == level]  # fmt: skip
-            cells.append(values[:, chosen].mean(axis=1) if chosen else np.full(len(values), np.nan))
-        table = np.array(cells)
+        line = [i for i, arm in enumerate(arms) if factors[arm][within] == level]
+        cells = [[i for i in line if factors[arms[i]][across] == at] for at in levels[across]]
+        table = np.array([values[:, cell].mean(axis=1) for cell in cells])
         error = reach * table.std(axis=1, ddof=1) if len(values) > 1 else np.zeros(len(table))
         x = np.arange(len(table)) + 0.06 * (shift - (len(levels[within]) - 1) / 2)
         axes.errorbar(x, table.mean(axis=1), yerr=error, marker="o", markersize=4, capsize=0,
@@ -140,4 +137,4 @@ def _interaction_panel(
     axes.set_xlim(-0.4, len(levels[across]) - 0.6)
     axes.set_xlabel(across)
     axes.legend(title=within, fontsize=7.5, title_fontsize=8, loc="lower left", borderaxespad=0.2,
-                bbox_to_anchor=(0, 1), ncols=2, handlelength=1.5, alignment="left", columnspacing=1)  # fmt: skip
+                bbox_to_anchor=(0, 1), ncols=2, handlelength=1.5, alignment="left")  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from jaxtyping import Float
 
 from harness.report.break_even import BreakEven, break_even, describe
 from harness.report.digits import bounded, bounds, number, probability, text
@@ -16,31 +17,37 @@ from harness.study.ablation import Ablation
 ALL_ARMS = "all"
 
 
-def anova_effects(ablation: Ablation, world: World) -> list[Effect]:
-    """The blocked ANOVA over the world's factorial; empty where too few seeds finished.
+def factorial_values(
+    ablation: Ablation, world: World
+) -> tuple[list[str], Float[np.ndarray, "seeds arms"]]:
+    """The arms of the factorial and the primary metric of the seeds that finished in all of them.
 
     A seed on which any arm diverged is left out whole: blocks stay complete.
     """
     arms = [arm for arm in world.section.arms if arm in ablation.factors and arm in world.records]
-    if len(arms) < 2:
+    columns = [world.values(arm, world.section.metric).mean(axis=1) for arm in arms]
+    values = np.stack(columns, axis=1) if columns else np.empty((0, 0))
+    complete: Float[np.ndarray, "seeds arms"] = values[~np.isnan(values).any(axis=1)]
+    return arms, complete
+
+
+def anova_effects(ablation: Ablation, world: World) -> list[Effect]:
+    """The blocked ANOVA over the world's factorial; empty where nothing can be tested."""
+    arms, values = factorial_values(ablation, world)
+    if min(values.shape) < 2 or np.ptp(values) == 0:
         return []
-    metric = world.section.metric
-    values = np.stack([world.values(arm, metric).mean(axis=1) for arm in arms], axis=1)
-    complete = world.sign(metric) * values[~np.isnan(values).any(axis=1)]
-    if len(complete) < 2 or np.ptp(complete) == 0:
-        return []
-    return blocked_anova(complete, arms, ablation.factors)
+    return blocked_anova(values, arms, ablation.factors)
 
 
 def anova_table(ablation: Ablation, world: World) -> Table:
     """One row per main effect and two-way interaction."""
     effects = anova_effects(ablation, world)
-    lost = np.any([world.diverged(a) for a in world.records if a in ablation.factors], axis=0).sum()
+    blocks = len(factorial_values(ablation, world)[1])
+    lost = len(world.seeds) - blocks
     notes = [
         "Blocked ANOVA, seeds are the blocks, type II sums of squares; omega squared is partial, "
         "its interval inverts the noncentral F. p is not adjusted.",
-        f"{len(world.seeds) - lost} blocks"
-        + (f"; {lost} left out, since an arm diverged there." if lost else "."),
+        f"{blocks} blocks" + (f"; {lost} left out, since an arm diverged there." if lost else "."),
         provenance(world),
     ]
     if not effects:
@@ -83,7 +90,9 @@ def gap_sources(ablation: Ablation, world: World) -> dict[str, list[str]]:
     return curves
 
 
-def gap_points(world: World, arms: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def gap_points(
+    world: World, arms: list[str]
+) -> tuple[Float[np.ndarray, "seeds levels"], Float[np.ndarray, "seeds levels"]]:
     """Measured gaps and differences (positive = better), each [seeds, arms]; seeds complete.
 
     A seed is left out where a run of it diverged, lacks its gap, or has a gap that is not positive.

@@ -215,8 +215,9 @@ def _share_panel(axes: Axes, world: World, arm: str, domains: list[str]) -> None
 
 def smooth(values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
     """Running mean over a twentieth of the run, since one batch holds few rollouts."""
-    window = max(1, len(values) // 20)
-    kernel = np.ones(window)
+    if len(values) == 0:
+        return values
+    kernel = np.ones(max(1, len(values) // 20))
     weights = np.convolve(np.ones(len(values)), kernel, mode="same")
     mean: Float[np.ndarray, " steps"] = np.convolve(values, kernel, mode="same") / weights
-    return mean[: len(values)]
+    return mean

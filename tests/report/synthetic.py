@@ -14,7 +14,7 @@ from harness.trial.record import TrialRecord
 
 OPTIMIZATION = Optimization(learning_rate=0.001)
 BASE = TrialConfig(
-    domains=(Markov(name="A"), Markov(name="B")),
+    domains=(Markov(name="A"), Markov(name="B", source_seed=1)),
     student=TinyShape(),
     base=Sft(steps=10, batch_sequences=4, optimization=OPTIMIZATION),
     specialist=Specialist(

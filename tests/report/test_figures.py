@@ -1,0 +1,84 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.report.figures import smooth
+from harness.report.write import FIGURES, write_figures, write_report
+from harness.study.ablation import Ablation
+from harness.trial.record import TrialRecord, append_records
+from tests.report.synthetic import (
+    BASE,
+    NASTY,
+    ablation,
+    factorial_ablation,
+    gap_ablation,
+    records,
+    varied,
+)
+
+ALL = tuple(FIGURES)
+LOST = {name: range(10) for name in ("reverse KL", "forward KL", "SFT (flops)")}
+NOTHING: Mapping[str, range] = {}
+
+
+def draw(made: Ablation, found: list[TrialRecord], results: Path) -> list[Path]:
+    append_records(results / "runs" / f"{made.name}.jsonl", found)
+    return write_figures(made, results)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "diverged"), [(10, NOTHING), (10, LOST), (1, NOTHING), (2, {"reverse KL": range(1)})]
+)
+def test_every_figure_survives(seeds: int, diverged: Mapping[str, range], tmp_path: Path) -> None:
+    made = replace(ablation(varied(2)), figures=ALL)
+    paths = draw(made, records(made, {}, seeds=seeds, diverged=diverged), tmp_path)
+    assert len(paths) == 2 * len(ALL)
+    assert all(path.stat().st_size > 1000 for path in paths)
+
+
+def test_one_arm_with_every_character(tmp_path: Path) -> None:
+    alone = ablation({NASTY: BASE}, controls={}, reference=NASTY, baseline=NASTY)
+    made = replace(alone, figures=ALL, factors={NASTY: {"$a_%$": "$b$"}})
+    assert draw(made, records(made, {}), tmp_path)
+
+
+def test_runs_without_curves_are_drawn(tmp_path: Path) -> None:
+    made = replace(ablation(varied(2)), figures=ALL)
+    found = [replace(r, curve={}, facts={}) for r in records(made, {})]
+    assert draw(made, found, tmp_path)
+
+
+@pytest.mark.parametrize("make", [gap_ablation, factorial_ablation])
+def test_factor_figures_survive_divergence(make: type, tmp_path: Path) -> None:
+    made = make()
+    first = next(iter(made.worlds["markov"].arms))
+    assert draw(made, records(made, {}, diverged={first: range(9)}), tmp_path)
+
+
+def test_the_same_bytes_again(tmp_path: Path) -> None:
+    made = replace(ablation(varied(3)), figures=("forest", "budget"))
+    paths = draw(made, records(made, {}), tmp_path)
+    first = [path.read_bytes() for path in paths]
+    assert [path.read_bytes() for path in write_figures(made, tmp_path)] == first
+    assert b"Matplotlib v" not in first[0]
+
+
+def test_unknown_figure_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"figures must be among .* got 'pie'"):
+        write_figures(replace(ablation(varied(2)), figures=("pie",)), tmp_path)
+
+
+def test_report_is_tables_and_figures(tmp_path: Path) -> None:
+    made = ablation(varied(2))
+    append_records(tmp_path / "runs" / f"{made.name}.jsonl", records(made, {}))
+    names = {path.suffix for path in write_report(made, tmp_path)}
+    assert names == {".md", ".tex", ".csv", ".svg", ".png"}
+
+
+def test_running_mean_keeps_a_constant_and_the_length() -> None:
+    assert smooth(np.full(100, 0.5)) == pytest.approx(np.full(100, 0.5))
+    assert len(smooth(np.arange(7.0))) == 7
+    assert len(smooth(np.empty(0))) == 0
