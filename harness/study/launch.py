@@ -60,6 +60,7 @@ class Planner:
     watcher: Watcher
     open: list[Schedule] = field(default_factory=list)
     failures: dict[str, Failure] = field(default_factory=dict)
+    records_used: int = 0
     reaped_at: float = -REAP_SECONDS
 
     def step(self, pool: Workers) -> bool:
@@ -71,15 +72,26 @@ class Planner:
         self._reap()
         pending = self.queue.pending()
         self.failures = self.queue.failed_for_good()
-        if self.runs.refresh():
+        if self._take_in():
             pool.progressed()
-            for schedule in self.schedules:
-                schedule.advance()
         queued = self._top_up(set(pending))
         self._close()
         pool.keep(min(self.workers, queued))
         self.watcher.update(self.schedules)
         return bool(self.open)
+
+    def _take_in(self) -> bool:
+        """Let searches go on and file copies; returns whether there was anything new.
+
+        Filing reads what workers wrote meanwhile, so this ends only when all that was read is used.
+        """
+        self.runs.refresh()
+        was_new = self.runs.records_read != self.records_used
+        while self.runs.records_read != self.records_used:
+            self.records_used = self.runs.records_read
+            for schedule in self.schedules:
+                schedule.advance()
+        return was_new
 
     def _reap(self) -> None:
         if time.monotonic() - self.reaped_at >= REAP_SECONDS:

@@ -139,6 +139,11 @@ class Runs:
         """Take in what was added to any file; returns how many records."""
         return sum(file.refresh() for file in self._files.values())
 
+    @property
+    def records_read(self) -> int:
+        """How much is known: grows with every record that is taken in, by whatever call."""
+        return sum(file.read_lines for file in self._files.values())
+
     def known(self, digest: str) -> Known | None:
         """The record of a confirm cell, under whatever ablation."""
         for name, file in self._files.items():

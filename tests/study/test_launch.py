@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.study.ablation import PROFILES
 from harness.study.plan import request
 from harness.study.results import Results
 from harness.trial.record import read_records
@@ -46,6 +47,13 @@ def test_a_cell_that_two_ablations_want_is_run_once_and_filed_under_both(tmp_pat
     assert len(first) == len(second) == 6
     assert len(set(first) & set(second)) == 3
     assert {r.ablation for r in read_records(tmp_path / "runs" / "other.jsonl")} == {"other"}
+
+
+def test_arms_that_come_to_one_trial_are_run_once_and_both_filed(tmp_path: Path) -> None:
+    wanted = request(toy.ablation((1, 2, 3)), PROFILES["smoke"])  # all shortened to the minimum
+    toy.study(tmp_path, wanted)
+    assert len(toy.evaluations(tmp_path / "cache")) == 2
+    assert len(set(filed(tmp_path))) == len(filed(tmp_path)) == 6
 
 
 def test_a_cell_that_raised_once_is_run_again(tmp_path: Path) -> None:
