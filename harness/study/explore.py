@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 
 from harness.study.plan import Cell, Where, seed_cells
 from harness.study.runs import EXPLORE, Known
-from harness.trial.config import TrialConfig, content_digest, normal_form, override
+from harness.trial.config import TrialConfig, content_digest, normal_form, override_all
 
 GRID_TRIALS = 5
 Values = dict[str, float]
@@ -89,9 +89,8 @@ def _rounded(value: float) -> float:
 
 def with_values(config: TrialConfig, values: Values) -> TrialConfig:
     """The configuration with tuned values put in."""
-    for path, value in values.items():
-        config = override(config, path, repr(value))
-    return config
+    made: TrialConfig = override_all(config, {path: repr(v) for path, v in values.items()})
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)

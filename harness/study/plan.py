@@ -8,7 +8,7 @@ from typing import Any
 from harness.domains.base import SPLITS, Split, stream
 from harness.study.ablation import Ablation, Profile, Section, shrunk
 from harness.study.suggest import did_you_mean
-from harness.trial.config import TrialConfig, content_digest, normal_form, override
+from harness.trial.config import TrialConfig, content_digest, normal_form, override_all
 
 Filing = tuple[str, str, int, str]
 """World, arm, seed and digest: what occurs once in a runs file."""
@@ -112,33 +112,44 @@ def request(
     for arm in arms:
         if arm not in known:
             raise ValueError(f"{ablation.name}: no arm {arm!r}{did_you_mean(arm, known)}")
-    worlds = dict(ablation.worlds)
-    for text in sets:
-        path, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"--set must be path=value, got {text!r}")
-        worlds = _set_everywhere(worlds, path, value)
+    settings = dict(_setting(text) for text in sets)
     return Request(
-        ablation=replace(ablation, worlds=worlds),
+        ablation=replace(ablation, worlds=_set_everywhere(ablation.worlds, settings)),
         profile=profile,
         sets=tuple(sets),
         arms=tuple(arms),
     )
 
 
-def _set_everywhere(worlds: Mapping[str, Section], path: str, value: str) -> dict[str, Section]:
-    configs = [c for section in worlds.values() for c in section.cells().values()]
-    if not any(_has(config, path) for config in configs):
-        paths = sorted({p for config in configs for p in leaf_paths(config)})
-        raise ValueError(
-            f"--set {path}: no arm has it{did_you_mean(path, paths)}; allowed: {', '.join(paths)}"
-        )
+def _setting(text: str) -> tuple[str, str]:
+    path, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--set must be path=value, got {text!r}")
+    return path, value
 
-    def put(arms: Mapping[str, TrialConfig]) -> dict[str, TrialConfig]:
-        return {a: override(c, path, value) if _has(c, path) else c for a, c in arms.items()}
+
+def _set_everywhere(
+    worlds: Mapping[str, Section], settings: Mapping[str, str]
+) -> dict[str, Section]:
+    configs = [c for section in worlds.values() for c in section.cells().values()]
+    paths = sorted({path for config in configs for path in leaf_paths(config)})
+    for path in settings:
+        if path not in paths:
+            hint = did_you_mean(path, paths)
+            raise ValueError(f"--set {path}: no arm has it{hint}; allowed: {', '.join(paths)}")
+
+    def put(config: TrialConfig) -> TrialConfig:
+        made: TrialConfig = override_all(
+            config, {path: text for path, text in settings.items() if _has(config, path)}
+        )
+        return made
 
     return {
-        world: replace(section, arms=put(section.arms), controls=put(section.controls))
+        world: replace(
+            section,
+            arms={arm: put(config) for arm, config in section.arms.items()},
+            controls={arm: put(config) for arm, config in section.controls.items()},
+        )
         for world, section in worlds.items()
     }
 

@@ -5,8 +5,9 @@ import hashlib
 import json
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from harness.domains import DomainConfig
 from harness.models.tiny import TinyShape
@@ -110,27 +111,46 @@ def override(config: Any, path: str, text: str) -> Any:
 
     Raises ValueError naming the path, what is allowed and what was given.
     """
-    return _override(config, path.split("."), text, path, type(config))
+    return override_all(config, {path: text})
 
 
-def _override(value: Any, keys: list[str], text: str, path: str, hint: Any) -> Any:
-    if not keys:
-        return _parse(text, hint, path)
-    key, rest = keys[0], keys[1:]
+def override_all(config: Any, settings: Mapping[str, str]) -> Any:
+    """Like `override` for several paths at once: what is only valid together is set together."""
+    split = [_Setting(path.split("."), text, path) for path, text in settings.items()]
+    return _override(config, split, type(config))
+
+
+class _Setting(NamedTuple):
+    keys: list[str]
+    text: str
+    path: str
+
+
+def _override(value: Any, settings: list[_Setting], hint: Any) -> Any:
+    below: dict[str, list[_Setting]] = {}
+    for keys, text, path in settings:
+        if not keys:
+            return _parse(text, hint, path)
+        below.setdefault(keys[0], []).append(_Setting(keys[1:], text, path))
     if isinstance(value, tuple):
-        if not key.isdigit() or int(key) >= len(value):
-            raise ValueError(f"{path}: {key!r} must be an index below {len(value)}")
-        changed = _override(value[int(key)], rest, text, path, typing.get_args(hint)[0])
-        return (*value[: int(key)], changed, *value[int(key) + 1 :])
+        entries = list(value)
+        for key, inner in below.items():
+            if not key.isdigit() or int(key) >= len(value):
+                raise ValueError(f"{inner[0].path}: {key!r} must be an index below {len(value)}")
+            entries[int(key)] = _override(entries[int(key)], inner, typing.get_args(hint)[0])
+        return tuple(entries)
     names = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
-    if key not in names:
-        raise ValueError(f"{path}: no field {key!r}; allowed: {', '.join(names) or 'none'}")
-    hint = typing.get_type_hints(type(value))[key]
-    changed = _override(getattr(value, key), rest, text, path, hint)
+    changed = {}
+    for key, inner in below.items():
+        if key not in names:
+            allowed = ", ".join(names) or "none"
+            raise ValueError(f"{inner[0].path}: no field {key!r}; allowed: {allowed}")
+        field_hint = typing.get_type_hints(type(value))[key]
+        changed[key] = _override(getattr(value, key), inner, field_hint)
     try:
-        return dataclasses.replace(value, **{key: changed})
+        return dataclasses.replace(value, **changed)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{', '.join(s.path for s in settings)}: {error}") from None
 
 
 def _parse(text: str, hint: Any, path: str) -> Any:

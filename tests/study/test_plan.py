@@ -38,6 +38,11 @@ def test_a_setting_reaches_every_arm_that_has_it() -> None:
         assert config.domains[1].source_seed == 7  # type: ignore[union-attr]
 
 
+def test_what_is_only_valid_together_is_set_together() -> None:
+    made = request(toy.ablation(), toy.FAST, ["student.heads=3", "student.width=33"])
+    assert made.ablation.worlds["toy"].arms["arm 1"].student.heads == 3
+
+
 def test_a_parameter_that_is_set_is_not_tuned() -> None:
     made = request(toy.ablation(tuned=True), toy.FAST, [f"{toy.RATE}=0.004"])
     assert made.tuned_parameters(toy.config()) == {}
