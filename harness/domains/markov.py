@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -94,25 +94,6 @@ class Markov:
         completion = per_token[self.prompt_tokens - 1 :]
         return sum(completion) / len(completion)
 
-    @cached_property
-    def _pools(self) -> dict[Split, Tensor]:
-        """Distinct sequences: drawn once, in one order, and dealt out to the splits."""
-        sizes = {
-            s: self.demonstration_sequences if s == "demonstrations" else self.pool_sequences
-            for s in SPLITS
-        }
-        generator = stream(self.source_seed, "markov pool")
-        drawn = torch.empty(0, self.sequence_tokens, dtype=torch.long)
-        for _ in range(8):
-            drawn = _distinct(torch.cat([drawn, self._draw(sum(sizes.values()), generator)]))
-            if len(drawn) >= sum(sizes.values()):
-                parts = drawn[: sum(sizes.values())].split(list(sizes.values()))
-                return dict(zip(sizes, parts, strict=True))
-        raise ValueError(
-            f"pool_sequences: the source of {self.name!r} has fewer than "
-            f"{sum(sizes.values())} distinct sequences; lower pool_sequences"
-        )
-
     def _draw(self, count: int, generator: torch.Generator) -> Int[Tensor, "count time"]:
         rows = torch.empty(count, self.sequence_tokens, dtype=torch.long)
         rows[:, 0] = self.states if self.tag is None else self.states + 1 + self.tag
@@ -131,7 +112,7 @@ class Markov:
         self, count: int, split: Split, generator: torch.Generator
     ) -> Demonstrations:
         """`count` sequences drawn with replacement from the split's pool."""
-        pool = self._pools[split]
+        pool = _pools(self)[split]
         tokens = pool[torch.randint(len(pool), (count,), generator=generator)]
         is_completion = torch.arange(self.sequence_tokens) >= self.prompt_tokens
         return Demonstrations(tokens=tokens, is_completion=is_completion.expand(tokens.shape))
@@ -168,6 +149,26 @@ class Markov:
         self, tokens: Int[Tensor, "batch time"], is_completion: Bool[Tensor, "batch time"]
     ) -> None:
         """Nothing to verify: every sequence is possible."""
+
+
+@lru_cache(maxsize=16)
+def _pools(domain: Markov) -> dict[Split, Tensor]:
+    """Distinct sequences: drawn once, in one order, and dealt out to the splits."""
+    sizes = {
+        s: domain.demonstration_sequences if s == "demonstrations" else domain.pool_sequences
+        for s in SPLITS
+    }
+    generator = stream(domain.source_seed, "markov pool")
+    drawn = torch.empty(0, domain.sequence_tokens, dtype=torch.long)
+    for _ in range(8):
+        drawn = _distinct(torch.cat([drawn, domain._draw(sum(sizes.values()), generator)]))
+        if len(drawn) >= sum(sizes.values()):
+            parts = drawn[: sum(sizes.values())].split(list(sizes.values()))
+            return dict(zip(sizes, parts, strict=True))
+    raise ValueError(
+        f"pool_sequences: the source of {domain.name!r} has fewer than "
+        f"{sum(sizes.values())} distinct sequences; lower pool_sequences"
+    )
 
 
 def _dirichlet_rows(

@@ -2,11 +2,11 @@
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 
 from harness.domains.base import SPLITS, Demonstrations, Split, stream
@@ -15,6 +15,8 @@ from harness.domains.layout import check_lengths, check_tag
 
 BYTES = 256
 PIECE_BYTES = 2048
+PRIME = 1_099_511_628_211
+INVERSE = (pow(PRIME, -1, 2**64) + 2**63) % 2**64 - 2**63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,8 @@ class Text:
 
     Either a built-in `corpus` (its first `limit_bytes`), or `path` to the user's own text.
     Documents are cut into pieces, equal pieces are dropped, and every piece is dealt to one split,
-    so that no window of one split overlaps with another's; `demonstration_fraction` of the bytes
+    so that no window of one split overlaps with another's; windows that occur in two splits all
+    the same (licences, tables) are left out of both. `demonstration_fraction` of the bytes
     are the student's own data, a tenth each is for tuning and evaluation, a fifth for prompts, and
     the rest for specialists.
     """
@@ -102,24 +105,11 @@ class Text:
             order = order[counts[split] :]
         return dealt
 
-    @cached_property
-    def _windows(self) -> dict[Split, tuple[Tensor, Tensor]]:
-        """Per split the bytes, and every position where a window can start without leaving."""
-        windows: dict[Split, tuple[Tensor, Tensor]] = {}
-        for split, pieces in self._pieces.items():
-            starts, offset = [], 0
-            for piece in pieces:
-                starts.append(torch.arange(len(piece) - self.sequence_tokens + 2) + offset)
-                offset += len(piece)
-            everything = torch.frombuffer(bytearray(b"".join(pieces)), dtype=torch.uint8)
-            windows[split] = everything, torch.cat(starts)
-        return windows
-
     def demonstrations(
         self, count: int, split: Split, generator: torch.Generator
     ) -> Demonstrations:
         """`count` windows that start anywhere in the split's pieces."""
-        everything, starts = self._windows[split]
+        everything, starts = _windows(self)[split]
         chosen = starts[torch.randint(len(starts), (count,), generator=generator)]
         body = everything[chosen[:, None] + torch.arange(self.sequence_tokens - 1)].long()
         first = torch.full((count, 1), BYTES if self.tag is None else BYTES + 1 + self.tag)
@@ -140,3 +130,40 @@ class Text:
         self, tokens: Int[Tensor, "batch time"], is_completion: Bool[Tensor, "batch time"]
     ) -> None:
         """Nothing to verify."""
+
+
+@lru_cache(maxsize=16)
+def _windows(domain: Text) -> dict[Split, tuple[Tensor, Tensor]]:
+    """Per split the bytes, and every position where a window of its own starts."""
+    length = domain.sequence_tokens - 1
+    everything, starts, keys = {}, {}, {}
+    for split, pieces in domain._pieces.items():
+        ends = torch.tensor([len(piece) for piece in pieces]).cumsum(0).tolist()
+        begins = [0, *ends[:-1]]
+        ranges = [torch.arange(b, e - length + 1) for b, e in zip(begins, ends, strict=True)]
+        everything[split] = torch.frombuffer(bytearray(b"".join(pieces)), dtype=torch.uint8)
+        starts[split] = torch.cat(ranges)
+        keys[split] = _window_keys(everything[split], length)[starts[split]]
+    found, splits = torch.cat([k.unique() for k in keys.values()]).unique(return_counts=True)
+    windows: dict[Split, tuple[Tensor, Tensor]] = {}
+    for split in SPLITS:
+        own = ~torch.isin(keys[split], found[splits > 1])
+        if not own.any():
+            raise ValueError(
+                f"{domain.name!r}: every window of {split!r} occurs in another split as well"
+            )
+        windows[split] = everything[split], starts[split][own]
+    return windows
+
+
+def _window_keys(text: UInt8[Tensor, " bytes"], length: int) -> Int[Tensor, " starts"]:
+    """A number for the `length` bytes from every start: equal for equal bytes.
+
+    The polynomial sum of byte * p^i modulo 2^64, whose prefix sums give all windows at once: a
+    window's sum is divided by p^start. Different bytes share a number about once in 2^64.
+    """
+    powers, inverses = (
+        torch.full((len(text),), p, dtype=torch.long).cumprod(0) for p in (PRIME, INVERSE)
+    )
+    sums = torch.cat([torch.zeros(1, dtype=torch.long), (powers * (text.long() + 1)).cumsum(0)])
+    return (sums[length:] - sums[:-length]) * inverses[: len(sums) - length]
