@@ -1,6 +1,7 @@
 """What must a reader know below a table: method, family, margin, noise, seeds, origin?"""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -120,15 +121,16 @@ def provenance(world: World) -> str:
     def seen(key: str) -> list[str]:
         return list(dict.fromkeys(str(e[key]) for e in environments if e.get(key) is not None))
 
-    commits = list(
-        dict.fromkeys(
-            f"{str(e.get('commit', 'unknown'))[:12]}{' (dirty)' if e.get('dirty') else ''}"
-            for e in environments
-        )
-    )
+    commits = list(dict.fromkeys(_commit(e) for e in environments))
     text = f"Profile {world.profile}. Commit {', '.join(commits)}"
     text += "; MIXED COMMITS" if len(commits) > 1 else ""
     for key, label in (("cpu", "CPU"), ("threads", "threads"), ("torch", "torch")):
         values = seen(key)
         text += f"; {label} {', '.join(values)}" if values else ""
     return text + "."
+
+
+def _commit(environment: Mapping[str, Any]) -> str:
+    """`0123456789ab`, or `0123456789ab (dirty HASH)` for code that differs from the commit."""
+    dirty = environment.get("dirty")
+    return str(environment.get("commit", "unknown"))[:12] + (f" (dirty {dirty})" if dirty else "")

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from harness.study.ablation import PROFILES, Ablation, Section
-from harness.training.config import Match, MatchedSft
+from harness.training.config import Keep, Match, MatchedSft
 from harness.trial.evaluate import HIGHER_IS_BETTER
 from harness.trial.record import TrialRecord
 
@@ -107,11 +107,12 @@ class World:
         """Whether two budgets that should agree are more than 2 % apart.
 
         A matched control is held against the arm it mirrors, an arm against its control; both as
-        that control counts, or by trained tokens where nothing is matched. Other controls match
-        nothing.
+        that control counts, or by trained tokens where nothing is matched. Other controls, and
+        arms that train nothing, match nothing.
         """
         own = self.match_of(arm)
-        if own is None and arm not in self.section.arms:
+        trains = not isinstance(self.section.cells()[arm].method, Keep)
+        if own is None and not (trains and arm in self.section.arms):
             return False
         kind, other = (own, self.matched_to(arm)) if own else (self.match_of(control), control)
         ratio = self.budget_ratio(arm, other, kind or "tokens") if other in self.records else None

@@ -157,9 +157,9 @@ def test_budgets_off_by_two_percent_are_marked() -> None:
 
 def test_mixed_and_dirty_commits_are_named() -> None:
     found = study()
-    found[0] = replace(found[0], environment=ENVIRONMENT | {"commit": "f" * 40, "dirty": True})
+    found[0] = replace(found[0], environment=ENVIRONMENT | {"commit": "f" * 40, "dirty": "abc"})
     note = main(found).notes[-1]
-    assert "ffffffffffff (dirty), 0123456789ab; MIXED COMMITS" in note
+    assert "ffffffffffff (dirty abc), 0123456789ab; MIXED COMMITS" in note
 
 
 def test_smoke_runs_say_that_they_show_nothing() -> None:
