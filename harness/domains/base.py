@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Split = Literal["demonstrations", "prompts", "tuning", "evaluation"]
+Split = Literal["demonstrations", "specialist", "prompts", "tuning", "evaluation"]
+"""`demonstrations` are what the student's SFT sees, `specialist` what only teachers trained on."""
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
@@ -24,7 +25,7 @@ class Demonstrations:
 class Domain(Protocol):
     """A frozen dataclass: its fields are the configuration, its methods make the data.
 
-    The four splits are disjoint: no sequence (or prompt, where prompts are enumerable) is in two.
+    The splits are disjoint: no sequence (or prompt, where prompts are enumerable) is in two.
     All rows of one call have one length; rows that end early are padded after the end token.
     """
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,12 +25,21 @@ class Rollouts:
     policy_step: int
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A causal language model whose logits are `hidden @ head.T`, and nothing else."""
 
     @property
     def head(self) -> Float[Tensor, "vocab width"]:
         """The output projection; logit scale, bias and softcap are absent (or refused on load)."""
+
+    @property
+    def flop_parameters(self) -> int:
+        """Parameters that multiply every token: all but input lookups, the head included.
+
+        A forward pass costs 2 FLOPs per token for each, training 6 (Kaplan et al. 2020,
+        arXiv:2001.08361).
+        """
 
     def hidden(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time width"]:
         """Last-layer states after the final norm: exactly what the head sees."""

@@ -1,6 +1,5 @@
 """How does a decoder-only transformer look that trains in seconds on one core?"""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +72,12 @@ class TinyPolicy(nn.Module):
         self.head = normal(vocabulary_size, width, 0.5 * into)
         # nn.ParameterList costs more to walk than a decoding step to compute: walk it once.
         self._weights = [tuple(self.blocks[i : i + 4]) for i in range(0, 4 * shape.layers, 4)]
+
+    @property
+    def flop_parameters(self) -> int:
+        """All parameters but input embedding and positions."""
+        lookups = self.embedding.numel() + self.position.numel()
+        return sum(p.numel() for p in self.parameters()) - lookups
 
     def hidden(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time width"]:
         """Last-layer states after the final norm: exactly what the head sees."""
@@ -175,13 +180,3 @@ def finished_rollouts(
         behaviour_log_probability=F.pad(log_probability * counts, (before, 0)),
         policy_step=policy_step,
     )
-
-
-def flop_parameters(policy: nn.Module) -> int:
-    """Parameters that multiply every token: all but input embedding and positions, head included.
-
-    A forward pass costs 2 FLOPs per token for each, training 6 (Kaplan et al. 2020,
-    arXiv:2001.08361).
-    """
-    lookups = ("embedding", "position")
-    return sum(math.prod(p.shape) for name, p in policy.named_parameters() if name not in lookups)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -26,10 +26,13 @@ class Evidence:
     generator: torch.Generator
 
 
+@runtime_checkable
 class Scheduler(Protocol):
     """Weights per rollout over teachers, each row summing to 1; 0 means: need not score."""
 
-    needs_likelihood: bool
+    @property
+    def needs_likelihood(self) -> bool:
+        """Whether `Evidence.log_likelihood` must be there."""
 
     def __call__(self, evidence: Evidence) -> Float[Tensor, "rollouts teachers"]:
         """The weights of one step."""

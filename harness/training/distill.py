@@ -7,8 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from harness.domains.base import Domain
-from harness.models.policy import Rollouts
-from harness.models.tiny import TinyPolicy, flop_parameters
+from harness.models.policy import Policy, Rollouts
 from harness.teachers.scheduler import SCHEDULERS, Evidence, Scheduler, share_statistics
 from harness.training.budget import Ledger
 from harness.training.config import Distill
@@ -25,8 +24,8 @@ from harness.training.sft import Observe, cross_entropy
 
 
 def train_distill(
-    student: TinyPolicy,
-    teachers: Sequence[TinyPolicy],
+    student: Policy,
+    teachers: Sequence[Policy],
     domains: Sequence[Domain],
     config: Distill,
     streams: Streams,
@@ -42,7 +41,7 @@ def train_distill(
     scheduler = SCHEDULERS[config.scheduler]
     rows = rows_per_domain(config.batch_sequences, domains)
     domain = labels(domains, rows)
-    parameters = flop_parameters(student)
+    parameters = student.flop_parameters
     for step in range(config.steps):
         rollouts = collect(
             config.prefix, student, teachers, domains, rows, streams,
@@ -53,7 +52,7 @@ def train_distill(
         if config.prefix == "student":
             ledger.generate(parameters, positions, tokens)
         elif config.prefix == "teacher":
-            ledger.generate(flop_parameters(teachers[0]), positions, tokens)
+            ledger.generate(teachers[0].flop_parameters, positions, tokens)
         weights, states = schedule(scheduler, teachers, rollouts, domain, step, streams, ledger)
         loss = objective(student, teachers, rollouts, weights, states)
         ledger.train(parameters, positions, tokens)
@@ -73,7 +72,7 @@ def train_distill(
 @torch.no_grad()
 def schedule(
     scheduler: Scheduler,
-    teachers: Sequence[TinyPolicy],
+    teachers: Sequence[Policy],
     rollouts: Rollouts,
     domain: Int[Tensor, " rollouts"],
     step: int,
@@ -83,9 +82,9 @@ def schedule(
     """Weights, and per teacher the states of the rollouts it has a say in, in row order."""
     inputs = rollouts.tokens[:, :-1]
 
-    def score(teacher: TinyPolicy, rows: Bool[Tensor, " rollouts"]) -> Tensor:
+    def score(teacher: Policy, rows: Bool[Tensor, " rollouts"]) -> Tensor:
         chosen = inputs[rows]
-        ledger.score(flop_parameters(teacher), chosen.numel())
+        ledger.score(teacher.flop_parameters, chosen.numel())
         return teacher.hidden(chosen)
 
     everything = torch.ones(inputs.shape[0], dtype=torch.bool)

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from harness.models.policy import Rollouts
-from harness.models.tiny import TinyPolicy
+from harness.models.policy import Policy, Rollouts
 from harness.training.config import Distill
 from opd_kernels import (
     Divergence,
@@ -25,7 +24,7 @@ from opd_kernels import (
 
 
 def token_log_probability(
-    policy: TinyPolicy, states: Tensor, rollouts: Rollouts, temperature: float = 1.0
+    policy: Policy, states: Tensor, rollouts: Rollouts, temperature: float = 1.0
 ) -> Float[Tensor, "rollouts time"]:
     """Log-probability of every completion token, nats; 0 elsewhere."""
     counted = rollouts.is_completion[:, 1:]
@@ -56,8 +55,8 @@ class Objective:
 
     def __call__(
         self,
-        student: TinyPolicy,
-        teachers: Sequence[TinyPolicy],
+        student: Policy,
+        teachers: Sequence[Policy],
         rollouts: Rollouts,
         weights: Float[Tensor, "rollouts teachers"],
         teacher_states: Sequence[Tensor],
@@ -82,8 +81,8 @@ class Objective:
 
     def _dense(
         self,
-        student: TinyPolicy,
-        teacher: TinyPolicy,
+        student: Policy,
+        teacher: Policy,
         rollouts: Rollouts,
         states: Tensor,
         teacher_states: Tensor,
@@ -104,8 +103,8 @@ class Objective:
 
     def _sampled(
         self,
-        student: TinyPolicy,
-        teacher: TinyPolicy,
+        student: Policy,
+        teacher: Policy,
         rollouts: Rollouts,
         states: Tensor,
         teacher_states: Tensor,

@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from harness.domains.base import Demonstrations, Domain
+from harness.domains.base import Demonstrations, Domain, Split
 from harness.models.policy import Policy
-from harness.models.tiny import TinyPolicy, flop_parameters
 from harness.training.budget import Ledger
 from harness.training.config import Sft
 from harness.training.optimizer import Optimizer
@@ -27,22 +26,24 @@ def cross_entropy(policy: Policy, batch: Demonstrations) -> tuple[Tensor, int]:
 
 
 def train_sft(
-    policy: TinyPolicy,
+    policy: Policy,
     domains: Sequence[Domain],
     config: Sft,
     generator: torch.Generator,
     ledger: Ledger,
     observe: Observe,
+    *,
+    split: Split = "demonstrations",
 ) -> None:
-    """Minimise cross-entropy on the domains' demonstrations, in equal shares.
+    """Minimise cross-entropy on the domains' sequences of `split`, in equal shares.
 
     Raises Diverged when loss or gradient stops being finite.
     """
     optimizer = Optimizer(policy.parameters(), config.optimization, config.steps)
     rows = rows_per_domain(config.batch_sequences, domains)
-    parameters = flop_parameters(policy)
+    parameters = policy.flop_parameters
     for step in range(config.steps):
-        batch = demonstrations(domains, rows, "demonstrations", generator)
+        batch = demonstrations(domains, rows, split, generator)
         total, tokens = cross_entropy(policy, batch)
         loss = total / tokens
         norm = optimizer.update(loss, step)

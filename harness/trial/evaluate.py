@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from harness.domains.base import Domain, Split, stream
-from harness.models.tiny import TinyPolicy
+from harness.models.policy import Policy
 from harness.training.sft import cross_entropy
 from opd_kernels import forward_kl, reverse_kl
 
@@ -29,9 +29,9 @@ HIGHER_IS_BETTER: Mapping[str, bool | None] = {
 
 @torch.no_grad()
 def evaluate(
-    students: Sequence[TinyPolicy],
+    students: Sequence[Policy],
     domains: Sequence[Domain],
-    teachers: Sequence[TinyPolicy],
+    teachers: Sequence[Policy],
     *,
     sequences: int,
     split: Split,
@@ -42,9 +42,8 @@ def evaluate(
     Items and rollout noise depend on `seed` alone, so that arms share them.
     """
     per_domain: dict[str, dict[str, float]] = {}
-    for i, domain in enumerate(domains):
+    for student, domain, teacher in zip(students, domains, teachers, strict=True):
         values = held_out(student, domain, sequences=sequences, split=split, seed=seed)
-        teacher = teachers[i] if teachers else None
         values |= own_samples(student, domain, teacher, sequences=sequences, split=split, seed=seed)
         if "source_forward_kl_nats" in values:
             both = values["source_forward_kl_nats"] + values["source_reverse_kl_nats"]
@@ -59,7 +58,7 @@ def evaluate(
 
 @torch.no_grad()
 def held_out(
-    student: TinyPolicy, domain: Domain, *, sequences: int, split: Split, seed: int
+    student: Policy, domain: Domain, *, sequences: int, split: Split, seed: int
 ) -> dict[str, float]:
     """Cross-entropy on the domain's own sequences, and the exact forward KL where it is known."""
     generator = stream(seed, f"held out/{domain.name}")
@@ -76,9 +75,9 @@ def held_out(
 
 @torch.no_grad()
 def own_samples(
-    student: TinyPolicy,
+    student: Policy,
     domain: Domain,
-    teacher: TinyPolicy,
+    teacher: Policy,
     *,
     sequences: int,
     split: Split,
@@ -111,7 +110,7 @@ def own_samples(
 
 
 def _log_probabilities(
-    policy: TinyPolicy, tokens: Tensor, counted: Bool[Tensor, "batch predicted"]
+    policy: Policy, tokens: Tensor, counted: Bool[Tensor, "batch predicted"]
 ) -> Float[Tensor, "tokens vocab"]:
     """Next-token log-probabilities at the counted positions, nats."""
     return (policy.hidden(tokens[:, :-1])[counted] @ policy.head.T).log_softmax(dim=-1)

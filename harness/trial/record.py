@@ -65,10 +65,14 @@ def parse_record(line: str, where: str) -> TrialRecord:
         raise ValueError(f"{where}: expected an object, got {type(fields).__name__}")
     if fields.get("schema") != SCHEMA:
         raise ValueError(f"{where}: schema must be {SCHEMA}, got {fields.get('schema')!r}")
-    try:
-        return TrialRecord(**fields)
-    except TypeError as error:
-        raise ValueError(f"{where}: {str(error).split('__init__() ')[-1]}") from None
+    known = {f.name: f.default is f.default_factory for f in dataclasses.fields(TrialRecord)}
+    for name in fields:
+        if name not in known:
+            raise ValueError(f"{where}: unknown field {name!r}; allowed: {', '.join(known)}")
+    for name, required in known.items():
+        if required and name not in fields:
+            raise ValueError(f"{where}: field {name!r} is missing")
+    return TrialRecord(**fields)
 
 
 def read_records(path: Path) -> list[TrialRecord]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.domains.base import Split, stream
-from harness.models.tiny import TinyPolicy, flop_parameters
+from harness.models.tiny import TinyPolicy
 from harness.training.budget import Ledger, Sizes, matched_sft_steps
 from harness.training.config import Distill, Keep, MatchedSft, Sft
 from harness.training.distill import train_distill
@@ -79,8 +79,8 @@ def _with_steps(
     if not isinstance(method, MatchedSft):
         return method
     sizes = Sizes(
-        student_parameters=flop_parameters(student),
-        teacher_parameters=[flop_parameters(teacher) for teacher in teachers],
+        student_parameters=student.flop_parameters,
+        teacher_parameters=[teacher.flop_parameters for teacher in teachers],
         prompt_tokens=config.domains[0].prompt_tokens,
         sequence_tokens=config.domains[0].sequence_tokens,
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.domains.base import Domain, Split, stream
-from harness.models.tiny import TinyPolicy, TinyShape, flop_parameters
+from harness.models.tiny import TinyPolicy, TinyShape
 from harness.training.budget import Ledger
 from harness.training.sft import train_sft
 from harness.trial.cache import Facts, shared_model
@@ -29,7 +29,7 @@ def base_model(config: TrialConfig, seed: int, cache: Path) -> TinyPolicy:
         ledger = Ledger()
         generator = stream(seed, "base demonstrations")
         train_sft(model, config.domains, config.base, generator, ledger, lambda *_: False)
-        return {"flops": ledger.flops, "parameters": flop_parameters(model)}
+        return {"flops": ledger.flops, "parameters": model.flop_parameters}
 
     model, _ = shared_model(cache, form, lambda: blank(config, config.student, seed), train)
     return model
@@ -72,7 +72,7 @@ def specialist(
             return gap >= making.gap_nats
 
         generator = stream(seed, f"specialist demonstrations/{domain.name}")
-        train_sft(model, [domain], making.training, generator, ledger, observe)
+        train_sft(model, [domain], making.training, generator, ledger, observe, split="specialist")
         measured = _cross_entropy(base, domain, "evaluation", seed)
         facts["gap_nats"] = measured - _cross_entropy(model, domain, "evaluation", seed)
         return {**facts, "flops": ledger.flops}

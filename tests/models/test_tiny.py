@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.models.tiny import Cache, TinyPolicy, TinyShape, flop_parameters
+from harness.models.tiny import Cache, TinyPolicy, TinyShape
 
 VOCABULARY, TIME = 11, 9
 
@@ -107,7 +107,7 @@ def test_copy_is_independent_and_saved_weights_return(tmp_path: Path) -> None:
 def test_flop_parameters_leave_out_lookups() -> None:
     model = policy()
     everything = sum(p.numel() for p in model.parameters())
-    assert flop_parameters(model) == everything - (VOCABULARY + TIME) * 8
+    assert model.flop_parameters == everything - (VOCABULARY + TIME) * 8
 
 
 @pytest.mark.parametrize("field", [{"width": 9}, {"layers": 0}, {"heads": 0}])
