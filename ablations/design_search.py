@@ -5,8 +5,8 @@ Why.      One factor at a time cannot see that, say, reverse KL is fine with the
           how much of the variance each factor and each pair explains.
 Varies.   Divergence (reverse, forward KL), support (full vocabulary, the student's top-4),
           scheduler (by domain, round robin, greedy), gap (0.1, 0.3 nats): all 24 combinations.
-          Tuned: one learning rate for all.  Besides, Optuna's TPE searches all four factors and the rate at
-          once; what it finds is one more arm, confirmed on fresh seeds like any other.
+          Tuned: one learning rate for all.  Besides, Optuna's TPE searches all four factors and
+          the rate at once; what it finds is one more arm, confirmed on fresh seeds like any other.
 Measure.  markov, as in kl_direction.  Blocked ANOVA (seed = block), type II, omega squared.
 Expect.   Scheduler explains most, the gap second; divergence matters only under the wrong teacher
           (interaction); support least.  The searched design is by_domain with the large gap.

@@ -83,7 +83,8 @@ def from_normal_form(form: Any, expected: Any = TrialConfig) -> Any:
         return tuple(from_normal_form(entry, arguments[0]) for entry in form)
     if not isinstance(form, dict):
         return form
-    classes: dict[str, Any] = {c.__name__: c for c in _members(expected) if dataclasses.is_dataclass(c)}
+    members = [member for member in _members(expected) if isinstance(member, type)]
+    classes: dict[str, Any] = {c.__name__: c for c in members if dataclasses.is_dataclass(c)}
     name = form.get("type")
     if name not in classes:
         raise ValueError(f"type must be one of {sorted(classes)}, got {name!r}")
