@@ -6,22 +6,17 @@ Imports are inside the commands: `opd --help` answers without loading torch.
 import importlib
 import json
 import os
-import signal
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
-    from harness.study.ablation import Ablation
-    from harness.study.plan import Request
-    from harness.study.queue import Failure
-    from harness.study.schedule import Schedule
+    from harness.study.ablation import Ablation, Profile
 
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+FAILED, REFUSED = 1, 2
 LOCAL = Path("results/local")
 
 app = typer.Typer(
@@ -38,21 +33,23 @@ Where = Annotated[Path, typer.Option("--results", help="Results folder.")]
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Bad input ends in one line on stderr and exit code 2."""
-    from harness.study.pool import WorkersFailed
+    """Bad input ends in one line on stderr and exit code 2, workers that cannot run in 1."""
+    from harness.study.pool import FolderUnusable, WorkersFailed
 
     try:
         yield
-    except (ValueError, WorkersFailed) as error:
-        refuse(str(error))
+    except (ValueError, FolderUnusable) as error:
+        end(str(error), REFUSED)
     except OSError as error:
-        refuse(f"{error.filename or 'results'}: {error.strerror}")
+        end(f"{error.filename or 'results'}: {error.strerror}", REFUSED)
+    except WorkersFailed as error:
+        end(str(error), FAILED)
 
 
-def refuse(line: str) -> None:
+def end(line: str, code: int) -> NoReturn:
     """Say why, and end."""
     typer.echo(f"opd: {line}", err=True)
-    raise typer.Exit(REFUSED)
+    raise typer.Exit(code)
 
 
 def chosen(names: Sequence[str] | None) -> "list[Ablation]":
@@ -100,82 +97,27 @@ def run(
 
     `opd run kl_direction --set domains.0.path=my_texts/ --results results/mine`
     """
-    with refusals():
-        requests = [_request(a, profile, settings, arms) for a in chosen(names)]
-        failures = _study(requests, results, workers or os.cpu_count() or 1, runner)
-    for failure in failures:
-        cell = failure.cell
-        where = f"{cell.ablation}/{cell.world}/{cell.arm}, seed {cell.seed}"
-        typer.echo(f"opd: {where}: failed {failure.attempts} times\n{failure.error}", err=True)
-    if failures:
-        raise typer.Exit(FAILED)
-
-
-def _request(
-    ablation: "Ablation", profile: str, settings: list[str] | None, arms: list[str] | None
-) -> "Request":
-    from harness.study.ablation import PROFILES
-    from harness.study.plan import check_domains, request
-    from harness.study.suggest import did_you_mean
-
-    known = {str(name): found for name, found in PROFILES.items()}
-    if profile not in known:
-        hint = did_you_mean(profile, known)
-        raise ValueError(f"no profile {profile!r}{hint}; there are: {', '.join(known)}")
-    made = request(ablation, known[profile], settings or (), arms or ())
-    check_domains(made)
-    return made
-
-
-def _study(
-    requests: "Sequence[Request]", results: Path, workers: int, runner: str
-) -> "list[Failure]":
-    """Run, watched on the console; an interrupt says how to go on.
-
-    A report that cannot be made ends the command with exit code 1, after all cells are done.
-    """
-    from rich.console import Console
-
-    from harness.study.launch import run_study
-    from harness.study.pool import LocalPool
-    from harness.study.progress import ConsoleWatcher
+    from harness.console import watch
+    from harness.study.request import check_domains, requests
     from harness.study.results import Results
 
-    def report(schedule: "Schedule") -> list[str]:
-        try:
-            return _report(schedule.request.ablation, results)
-        except Exception as error:  # its cells are safe, and the other ablations are to go on
-            unreported.append(error)
-            return traceback.format_exception(error)
-
-    unreported: list[Exception] = []
-    watcher = ConsoleWatcher(console=Console(), on_finished=report)
-    folder = Results(root=results)
-    pool = LocalPool(results=folder, runner=runner)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        failures = run_study(requests, folder, watcher, pool=pool, workers=workers)
-    except KeyboardInterrupt:
-        watcher.end()
-        typer.echo("opd: stopped; nothing is lost: the same command goes on from here", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    finally:
-        watcher.end()
-    if unreported and not failures:
-        raise typer.Exit(FAILED)
-    return failures
+    with refusals():
+        asked = requests(chosen(names), profile_named(profile), settings or (), arms or ())
+        check_domains(asked)
+        code = watch(asked, Results(root=results), workers or os.cpu_count() or 1, runner)
+    raise typer.Exit(code)
 
 
-def _report(ablation: "Ablation", results: Path) -> list[str]:
-    """Write the report of one ablation; what it decides, and where it lies."""
-    from harness.report.verdicts import verdicts
-    from harness.report.write import write_report
-    from harness.trial.record import read_records
+def profile_named(name: str) -> "Profile":
+    """The profile of that name; ValueError for one that is not there."""
+    from harness.study.ablation import PROFILES
+    from harness.study.suggest import did_you_mean
 
-    paths = write_report(ablation, results)
-    records = read_records(results / "runs" / f"{ablation.name}.jsonl")
-    said = [verdict.sentence() for verdict in verdicts(ablation, records)]
-    return [f"{ablation.name}: {ablation.question}", *said, *map(str, paths)]
+    known = {str(key): found for key, found in PROFILES.items()}
+    if name not in known:
+        hint = did_you_mean(name, known)
+        raise ValueError(f"no profile {name!r}{hint}; there are: {', '.join(known)}")
+    return known[name]
 
 
 @app.command(name="list")

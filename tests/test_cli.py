@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import harness.cli
+from harness import console
 from harness.cli import app
-from harness.study import pool
 from harness.study.results import Results
 from harness.trial.record import read_records
 from tests.study import toy
@@ -25,16 +24,21 @@ def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablations, "module_names", lambda: list(made))
     monkeypatch.setattr(ablations, "load", made.get)
     monkeypatch.setattr(ablations, "discover", lambda: made)
-    monkeypatch.setattr(harness.cli, "_report", lambda ablation, results: [f"{ablation.name}: ok"])
+    monkeypatch.setattr(console, "report", lambda ablation, results: [f"{ablation.name}: ok"])
 
 
-REAL_POOL = pool.LocalPool
+REAL_POOL = console.LocalPool
 
 
 @pytest.fixture(autouse=True)
 def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that start at once; one test below puts the real ones back."""
-    monkeypatch.setattr(pool, "LocalPool", lambda results, runner: toy.Pool(results))
+    """One test below puts the real ones back."""
+    fork_workers(monkeypatch)
+
+
+def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that start at once."""
+    monkeypatch.setattr(console, "LocalPool", lambda results, runner: toy.Pool(results))
 
 
 def opd(*arguments: str | Path) -> Result:
@@ -71,7 +75,7 @@ def test_a_report_that_cannot_be_made_ends_with_1_after_the_cells(
     def broken(ablation: object, results: Path) -> list[str]:
         raise KeyError("no such metric")
 
-    monkeypatch.setattr(harness.cli, "_report", broken)
+    monkeypatch.setattr(console, "report", broken)
     done = run(tmp_path, "toy")
     assert done.exit_code == 1
     assert "no such metric" in done.output
@@ -82,10 +86,10 @@ def test_a_report_that_cannot_be_made_ends_with_1_after_the_cells(
     ("arguments", "words"),
     [
         (["tyo"], "no ablation 'tyo'; did you mean 'toy'?; there are: toy, toy_raises, all"),
-        (["toy", "--arm", "arm 9"], "toy: no arm 'arm 9'; did you mean 'arm"),
+        (["toy", "--arm", "arm 9"], "--arm arm 9: not there; did you mean 'arm"),
         (["toy", "--set", "student.widht=1"], "did you mean 'student.width'?"),
         (["toy", "--set", "student.width=x"], "student.width: expected int, got 'x'"),
-        (["toy", "--set", "domains.0.path=/x"], "--set domains.0.path: no arm has it"),
+        (["toy", "--set", "domains.0.path=/x"], "--set domains.0.path: not there"),
     ],
 )
 def test_bad_input_is_one_line_and_2(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -131,7 +135,7 @@ def test_a_results_folder_that_cannot_be_written_to_is_refused(
 def test_a_disk_that_is_full_loses_only_the_record_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "LocalPool", REAL_POOL)
+    monkeypatch.setattr(console, "LocalPool", REAL_POOL)
     Results(root=tmp_path).prepare()
     full = tmp_path / "runs" / "toy.jsonl"
     full.symlink_to("/dev/full")
@@ -139,6 +143,7 @@ def test_a_disk_that_is_full_loses_only_the_record_in_flight(
     assert done.exit_code == 2
     assert "No space left on device" in done.stderr
     full.unlink()
+    fork_workers(monkeypatch)
     assert run(tmp_path, "toy").exit_code == 0
     assert len(read_records(full)) == 4
 

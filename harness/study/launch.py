@@ -4,10 +4,12 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
-from harness.study.plan import Cell, Request
+from harness.study.plan import Cell
 from harness.study.queue import Failure, Queue
+from harness.study.request import Request
 from harness.study.results import Results, write_whole
 from harness.study.runs import Runs
 from harness.study.schedule import Schedule
@@ -30,7 +32,7 @@ class Watcher(Protocol):
         """Called a few times per second."""
 
     def finished(self, schedule: Schedule) -> None:
-        """All cells of an ablation are filed."""
+        """Nothing is left to run of an ablation: all its cells are filed, or have failed."""
 
 
 @runtime_checkable
@@ -117,13 +119,11 @@ class Planner:
     def _close(self) -> None:
         """Report ablations that are whole, or of which nothing is left that could be run."""
         for schedule in list(self.open):
-            wanted = schedule.wanted()
-            if any(cell.digest not in self.failures for cell in wanted):
+            if any(cell.digest not in self.failures for cell in schedule.wanted()):
                 continue
             self.open.remove(schedule)
             write_plan(self.results, schedule)
-            if schedule.is_tuned and not wanted:
-                self.watcher.finished(schedule)
+            self.watcher.finished(schedule)
 
 
 def run_study(
@@ -137,8 +137,7 @@ def run_study(
     """Run every cell of `requests` that `results` lacks; returns those that cannot be run.
 
     Raises ValueError where something in the folder cannot be read, OSError where it cannot be
-    written to, WorkersFailed where no worker stays alive. Whenever it is stopped, the same call
-    goes on from there.
+    written to, and what `pool` raises. Whenever it is stopped, the same call goes on from there.
     """
     results.prepare()
     with results.sole_planner(lambda: watcher.say("waiting for the other `opd run` to end")):
@@ -173,9 +172,18 @@ def write_plan(results: Results, schedule: Schedule) -> None:
     plan = schedule.as_json()
     path = results.plans / f"{plan['ablation']}.json"
     if path.exists():
-        before = json.loads(path.read_text())
+        before = read_plan(path)
         if all(before.get(key) == plan[key] for key in ("profile", "seeds", "set")):
             for world, arms in plan["worlds"].items():
                 plan["worlds"][world] = before["worlds"].get(world, {}) | arms
             plan["tuned"] = before["tuned"] | plan["tuned"]
     write_whole(path, json.dumps(plan, indent=1, sort_keys=True) + "\n")
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """A plan that `write_plan` wrote; raises ValueError naming the file where it is none."""
+    try:
+        plan: dict[str, Any] = json.loads(path.read_text())
+    except ValueError:
+        raise ValueError(f"{path}: not a plan; remove it, the next run writes it again") from None
+    return plan

@@ -17,7 +17,11 @@ GRACE_SECONDS = 20.0
 
 
 class WorkersFailed(Exception):
-    """No worker can run: the text says what the last one wrote before it ended."""
+    """No worker stays alive: the text says what the last one wrote before it ended."""
+
+
+class FolderUnusable(Exception):
+    """A worker could not write to the results folder: the text says why."""
 
 
 @dataclass(kw_only=True)
@@ -36,8 +40,8 @@ class LocalPool:
     def keep(self, count: int) -> None:
         """Look after the workers: as many as `count` are to be alive.
 
-        Raises WorkersFailed where they end by themselves again and again, OSError where one
-        found that the results folder cannot be written to.
+        Raises WorkersFailed where they end by themselves again and again, FolderUnusable where
+        one found that the results folder cannot be written to.
         """
         for worker in [w for w in self._workers if w[0].poll() is not None]:
             self._workers.remove(worker)
@@ -51,7 +55,7 @@ class LocalPool:
 
     def _count(self, code: int, words: str) -> None:
         if code == UNUSABLE:
-            raise WorkersFailed(words)
+            raise FolderUnusable(words)
         self._crashes += code > 0
         self._kills += code < 0
         if self._crashes >= CRASH_LIMIT or self._kills >= KILL_LIMIT:

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from harness.study.explore import Found, Search, Values, replay, with_values
-from harness.study.plan import Cell, Request, Where, seed_cells
+from harness.study.plan import Cell, Where, seed_cells
+from harness.study.request import Request
 from harness.study.runs import EXPLORE, Known, Runs
 from harness.trial.config import TrialConfig
 

@@ -1,11 +1,11 @@
 """How does a results folder stand, seen from outside and without touching it?"""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from optuna.trial import TrialState
 
+from harness.study.launch import read_plan
 from harness.study.process import is_alive
 from harness.study.queue import Queue
 from harness.study.results import Results
@@ -30,7 +30,7 @@ def status(results: Results) -> dict[str, Any]:
 
 
 def _ablation(path: Path, runs: Runs) -> dict[str, Any]:
-    plan = json.loads(path.read_text())
+    plan = read_plan(path)
     done = diverged = total = untuned = 0
     for arms in plan["worlds"].values():
         for digests in arms.values():

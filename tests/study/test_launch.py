@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from harness.study.ablation import PROFILES
-from harness.study.plan import request
 from harness.study.results import Results
 from harness.trial.record import read_records
 from tests.study import toy
@@ -50,7 +49,7 @@ def test_a_cell_that_two_ablations_want_is_run_once_and_filed_under_both(tmp_pat
 
 
 def test_arms_that_come_to_one_trial_are_run_once_and_both_filed(tmp_path: Path) -> None:
-    wanted = request(toy.ablation((1, 2, 3)), PROFILES["smoke"])  # all shortened to the minimum
+    wanted = toy.request(toy.ablation((1, 2, 3)), PROFILES["smoke"])  # all shortened to the minimum
     toy.study(tmp_path, wanted)
     assert len(toy.evaluations(tmp_path / "cache")) == 2
     assert len(set(filed(tmp_path))) == len(filed(tmp_path)) == 6
@@ -72,7 +71,7 @@ def test_a_cell_that_raises_is_given_up_after_three_attempts_and_the_rest_goes_o
     assert failures[0].error.startswith("RuntimeError: attempt 3 of seed")
     assert "toy.py" in failures[0].error
     assert {arm for _, arm, _, _ in filed(tmp_path)} == {"arm 2"}
-    assert watcher.done == []
+    assert watcher.done == ["toy"]  # with what there is
     assert len(toy.study(tmp_path, wanted)) == 2  # a new run gives new attempts
     assert Counter(toy.evaluations(tmp_path / "cache")).most_common(1)[0][1] == 6
 
@@ -132,7 +131,7 @@ def test_cells_left_by_another_plan_are_not_run(tmp_path: Path) -> None:
 
 
 def test_only_the_arms_asked_for_and_their_reference_run(tmp_path: Path) -> None:
-    wanted = request(toy.ablation((1, 2, 3)), toy.FAST, arms=["arm 3"])
+    wanted = toy.request(toy.ablation((1, 2, 3)), toy.FAST, arms=["arm 3"])
     toy.study(tmp_path, wanted)
     assert {arm for _, arm, _, _ in filed(tmp_path)} == {"arm 1", "arm 3"}
 

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from harness.study.ablation import PROFILES
-from harness.study.plan import Cell, Where, leaf_paths, request, seed_cells
+from harness.study.plan import Cell, Where, seed_cells
+from harness.study.request import leaf_paths, requests
 from harness.study.results import Results
 from harness.study.runs import Runs
 from harness.study.schedule import Schedule
@@ -32,25 +33,25 @@ def test_a_cell_survives_json() -> None:
 
 
 def test_a_setting_reaches_every_arm_that_has_it() -> None:
-    made = request(toy.ablation(), toy.FAST, ["student.width=64", "domains.1.source_seed=7"])
+    made = toy.request(toy.ablation(), toy.FAST, ["student.width=64", "domains.1.source_seed=7"])
     for config in made.ablation.worlds["toy"].cells().values():
         assert config.student.width == 64
         assert config.domains[1].source_seed == 7  # type: ignore[union-attr]
 
 
 def test_what_is_only_valid_together_is_set_together() -> None:
-    made = request(toy.ablation(), toy.FAST, ["student.heads=3", "student.width=33"])
+    made = toy.request(toy.ablation(), toy.FAST, ["student.heads=3", "student.width=33"])
     assert made.ablation.worlds["toy"].arms["arm 1"].student.heads == 3
 
 
 def test_a_parameter_that_is_set_is_not_tuned() -> None:
-    made = request(toy.ablation(tuned=True), toy.FAST, [f"{toy.RATE}=0.004"])
+    made = toy.request(toy.ablation(tuned=True), toy.FAST, [f"{toy.RATE}=0.004"])
     assert made.tuned_parameters(toy.config()) == {}
-    assert request(toy.ablation(tuned=True), toy.FAST).tuned_parameters(toy.config())
+    assert toy.request(toy.ablation(tuned=True), toy.FAST).tuned_parameters(toy.config())
 
 
 def test_smoke_shortens_every_training() -> None:
-    made = request(toy.ablation((100, 200)), PROFILES["smoke"])
+    made = toy.request(toy.ablation((100, 200)), PROFILES["smoke"])
     steps = [c.method.steps for c in made.configs(made.ablation.worlds["toy"]).values()]
     assert steps == [5, 10]
 
@@ -58,9 +59,9 @@ def test_smoke_shortens_every_training() -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("student.widht=1", r"no arm has it; did you mean 'student\.width'\?; allowed: .*base\."),
-        ("student=1", "no arm has it"),
-        ("domains.9.name=x", "no arm has it"),
+        ("student.widht=1", r"not there; did you mean 'student\.width'\?; there are: .*base\."),
+        ("student=1", "not there"),
+        ("domains.9.name=x", "not there"),
         ("student.width=wide", r"student\.width: expected int, got 'wide'"),
         ("student.width=0", r"student\.width: width must be at least 1"),
         ("student.width", r"--set must be path=value, got 'student\.width'"),
@@ -69,12 +70,19 @@ def test_smoke_shortens_every_training() -> None:
 )
 def test_a_setting_that_does_not_fit_is_refused(setting: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        request(toy.ablation(), toy.FAST, [setting])
+        toy.request(toy.ablation(), toy.FAST, [setting])
 
 
 def test_an_unknown_arm_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ValueError, match="no arm 'arm1'; did you mean 'arm 1'"):
-        request(toy.ablation(), toy.FAST, arms=["arm1"])
+    with pytest.raises(ValueError, match="--arm arm1: not there; did you mean 'arm 1'"):
+        toy.request(toy.ablation(), toy.FAST, arms=["arm1"])
+
+
+def test_a_path_or_an_arm_may_be_in_one_of_several_ablations() -> None:
+    both = [toy.ablation((1, 2)), toy.ablation((2, 3), name="other")]
+    found = requests(both, toy.FAST, arms=["arm 3"])
+    assert [request.ablation.name for request in found] == ["other"]
+    assert set(found[0].configs(found[0].ablation.worlds["toy"])) == {"arm 2", "arm 3"}
 
 
 def test_leaf_paths_name_every_setting() -> None:

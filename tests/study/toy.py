@@ -17,8 +17,8 @@ from harness.domains.base import Split
 from harness.models.tiny import TinyShape
 from harness.study.ablation import Ablation, Profile, Section, Tuning
 from harness.study.launch import run_study
-from harness.study.plan import Request, request
 from harness.study.queue import Failure
+from harness.study.request import Request, requests
 from harness.study.results import Results
 from harness.study.schedule import Schedule
 from harness.study.worker import run_worker
@@ -66,6 +66,13 @@ def ablation(
         tuning=Tuning(parameters={RATE: (5e-4, 8e-3)} if tuned else {}, families=families or {}),
         worlds={"toy": section},
     )
+
+
+def request(
+    made: Ablation, profile: Profile = FAST, sets: Sequence[str] = (), arms: Sequence[str] = ()
+) -> Request:
+    """One ablation as a command would ask for it."""
+    return requests([made], profile, sets, arms)[0]
 
 
 def asked(made: Ablation | None = None, seeds: int = 3) -> Request:

@@ -1,0 +1,82 @@
+"""How does a study look to somebody who started it in a shell, and how does it end?"""
+
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.report.verdicts import Verdict, verdicts
+from harness.report.write import write_report
+from harness.study.ablation import Ablation
+from harness.study.launch import run_study
+from harness.study.pool import LocalPool
+from harness.study.progress import ConsoleWatcher
+from harness.study.queue import Failure
+from harness.study.request import Request
+from harness.study.results import Results
+from harness.study.schedule import Schedule
+from harness.trial.record import read_records
+
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+
+
+def watch(asked: Sequence[Request], results: Results, workers: int, runner: str) -> int:
+    """Run and report, with progress; returns the exit code.
+
+    0: done. 1: a trial failed for good, or a report could not be made; all else was done.
+    130: stopped by Ctrl-C or SIGTERM.
+    """
+    reporter = Reporter(results=results.root)
+    watcher = ConsoleWatcher(console=Console(), on_finished=reporter.lines)
+    pool = LocalPool(results=results, runner=runner)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        failures = run_study(asked, results, watcher, pool=pool, workers=workers)
+    except KeyboardInterrupt:
+        watcher.end()
+        _say("stopped; nothing is lost: the same command goes on from here")
+        return INTERRUPTED
+    finally:
+        watcher.end()
+    for failure in failures:
+        _say(describe(failure))
+    return FAILED if failures or reporter.errors else DONE
+
+
+def _say(line: str) -> None:
+    print(f"opd: {line}", file=sys.stderr)
+
+
+def describe(failure: Failure) -> str:
+    """Which cell, how often, and the error."""
+    cell = failure.cell
+    where = f"{cell.ablation}/{cell.world}/{cell.arm}, seed {cell.seed}"
+    return f"{where}: failed {failure.attempts} times\n{failure.error}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reporter:
+    """Makes reports as ablations end; one that cannot be made stops no other."""
+
+    results: Path
+    errors: list[Exception] = field(default_factory=list)
+
+    def lines(self, schedule: Schedule) -> list[str]:
+        """Write the report; what it decides, and where it lies."""
+        try:
+            return report(schedule.request.ablation, self.results)
+        except Exception as error:
+            self.errors.append(error)
+            return traceback.format_exception(error)
+
+
+def report(ablation: Ablation, results: Path) -> list[str]:
+    """Write the report of one ablation; its question, verdicts and files, a line each."""
+    paths = write_report(ablation, results)
+    found = verdicts(ablation, read_records(results / "runs" / f"{ablation.name}.jsonl"))
+    where = [str(path) for path in paths if path.suffix in (".md", ".svg")]
+    return [f"{ablation.name}: {ablation.question}", *map(Verdict.sentence, found), *where]
