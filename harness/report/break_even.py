@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from harness.report.stats import ALPHA
+from harness.report.stats import ALPHA, Interval, paired_t
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,10 +20,11 @@ class BreakEven:
     """Where the mean line crosses 0, and every gap that the seeds do not rule out, in nats.
 
     `crossing_nats` is None for a flat mean line. `confidence_set` holds (low, high) pairs; 0 and
-    inf are open ends. `slope` is the mean change of the difference per factor e of the gap.
+    inf are open ends. `slope` is the mean change of the difference per factor e of the gap, with
+    its t interval over seeds.
     """
 
-    slope: float
+    slope: Interval
     intercept: float
     crossing_nats: float | None
     confidence_set: tuple[tuple[float, float], ...]
@@ -36,7 +37,7 @@ class BreakEven:
             return "no gap is compatible with a difference of 0: the lines never cross it"
         if self.crossing_nats is None:
             return "no break-even: the difference does not change with the gap"
-        side = "above" if self.slope > 0 else "below"
+        side = "above" if self.slope.estimate > 0 else "below"
         text = f"break-even at {self.crossing_nats:.3g} nats ({describe(self.confidence_set)}), "
         text += f"on-policy distillation ahead {side} it"
         low, high = self.measured_nats
@@ -83,7 +84,7 @@ def break_even(
         crossing = None if slope == 0 else float(np.exp(-intercept / slope))
         bounds = np.exp(np.array(_fieller(lines)).reshape(-1, 2))
     return BreakEven(
-        slope=slope,
+        slope=paired_t(lines[:, 1:])[0],
         intercept=intercept,
         crossing_nats=crossing,
         confidence_set=tuple((float(low), float(high)) for low, high in bounds),

@@ -16,6 +16,19 @@ def primary(world: World) -> Comparison:
     return contrasts(world, _pairs(world, world.section.arms), world.section.metric)
 
 
+def matched_controls(world: World) -> list[str]:
+    """Controls that mirror the baseline's budget, not those paired with single arms."""
+    paired = set(world.section.pairs.values())
+    names = [name for name in world.section.controls if name in world.records]
+    return [name for name in names if world.match_of(name) and name not in paired]
+
+
+def against(world: World, control: str) -> Comparison:
+    """The declared arms against one matched control: a family of its own."""
+    arms = [arm for arm in world.section.arms if arm in world.records and arm != control]
+    return contrasts(world, [(arm, control) for arm in arms], world.section.metric)
+
+
 def other_controls(world: World) -> Comparison:
     """The controls against the reference: intervals for orientation, outside the family."""
     paired = set(world.section.pairs.values())

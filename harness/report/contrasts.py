@@ -46,7 +46,8 @@ class Contrast:
     """One arm against its control on one metric; differences are positive where the arm is better.
 
     `interval` is the paired t interval over the `pairs` seeds that finished in both; where some
-    diverged it is `conditional` on finishing, and the p values are those of ranks over all `seeds`.
+    diverged it is `conditional` on finishing, and p values and `direction` (the sign) are those of
+    ranks over all `seeds`.
     `identical`: the difference does not vary over seeds, so there is no p.
     """
 
@@ -64,6 +65,7 @@ class Contrast:
     simultaneous: Interval | None
     effect_size: float | None
     improved: int
+    direction: float
     p: float | None
     adjusted_p: float | None
     equivalence_p: float | None
@@ -168,7 +170,7 @@ def _contrast(
     if several and not conditional and not pair.identical:
         equivalence = float(tost_p(macro, world.section.margin)[0])
     finished = [r.status == "finished" for r in world.records[pair.arm].values()]
-    estimate = float(macro.mean()) if len(macro) else float("nan")
+    direction = float(np.sign(pair.tested.mean())) if len(pair.tested) else 0.0
     return Contrast(
         arm=pair.arm,
         control=pair.control,
@@ -184,13 +186,14 @@ def _contrast(
         simultaneous=_simultaneous(macro, family) if not conditional else None,
         effect_size=_number(hedges_dz(macro)[0]) if several and not pair.identical else None,
         improved=int((macro > 0).sum()),
+        direction=direction,
         p=float(sign_flip_p(pair.tested)[0]) if testable else None,
         adjusted_p=adjusted_p,
         equivalence_p=equivalence,
         mcnemar_p=_mcnemar(diverged, world.diverged(pair.control)),
         detectable=_detectable(macro, family_size),
         verdict=verdict(
-            estimate if not conditional else float(pair.tested.mean()),
+            direction,
             seeds=len(world.seeds),
             adjusted_p=adjusted_p,
             equivalence_p=equivalence if testable else None,

@@ -70,7 +70,7 @@ def _gap_panel(axes: Axes, world: World, arms: list[str], found: BreakEven | Non
     x = np.log(np.array([low, high]))
     for intercept, slope in seed_lines(np.log(gaps), differences):
         axes.plot(np.exp(x), intercept + slope * x, color=BLUE, linewidth=0.6, alpha=0.3)
-    axes.plot(np.exp(x), found.intercept + found.slope * x, color=BLUE, linewidth=2)
+    axes.plot(np.exp(x), found.intercept + found.slope.estimate * x, color=BLUE, linewidth=2)
     for start, end in found.confidence_set:
         if start < high and end > low:
             axes.axvspan(max(start, low), min(end, high), color=ORANGE, alpha=0.18, zorder=0)

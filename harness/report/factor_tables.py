@@ -12,6 +12,7 @@ from harness.report.footer import provenance
 from harness.report.labels import caption, metric_name
 from harness.report.outcomes import World
 from harness.report.render import Cell, Table, Value
+from harness.report.tables import half_width
 from harness.study.ablation import Ablation
 
 ALL_ARMS = "all"
@@ -131,7 +132,13 @@ def break_even_table(ablation: Ablation, world: World) -> Table:
         name="break_even",
         world=world.name,
         caption=caption(ablation, world, "the gap from which on-policy distillation pays."),
-        columns=("source of the gap", "seeds", "break-even (nats)", "95 % set", "slope"),
+        columns=(
+            "source of the gap",
+            "seeds",
+            "break-even (nats)",
+            "95 % set",
+            "slope [95 % interval]",
+        ),
         rows=tuple(_break_even_row(source, result) for source, result in found.items()),
         notes=(*notes, provenance(world)),
     )
@@ -153,5 +160,6 @@ def _break_even_row(source: str, found: BreakEven | None) -> tuple[Cell, ...]:
         ),
         Cell(parts=(describe(found.confidence_set).removeprefix("95 % set").strip(": "),),
              values=ends),
-        text(number(found.slope, 4, sign=True), slope=found.slope),
+        Cell(parts=bounded(found.slope, half_width(found.slope), sign=True),
+             values=bounds("slope", found.slope)),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from harness.report.collapse import COLLAPSED, smooth, teacher_shares
 from harness.report.comparisons import other_controls, primary
 from harness.report.contrasts import Contrast
 from harness.report.digits import stars
@@ -33,7 +34,6 @@ VERDICT_COLOURS = {
     "equivalent": GREEN,
     "inconclusive": MUTED,
 }
-COLLAPSED = 0.95
 
 
 def title(ablation: Ablation, world: World) -> str:
@@ -169,7 +169,9 @@ def _mean_curve(
 
 def shares(ablation: Ablation, world: World) -> Figure:
     """Which teacher the rollouts go to over training: a panel per arm, a line per seed."""
-    arms = [arm for arm in world.arms() if any(_shares(r) for r in world.records[arm].values())]
+    arms = [
+        arm for arm in world.arms() if any(teacher_shares(r) for r in world.records[arm].values())
+    ]
     columns = min(len(arms), 3) or 1
     rows = -(-len(arms) // columns) or 1
     figure = blank(2.5 * columns + 0.4, 2.0 * rows + 0.5)
@@ -177,7 +179,7 @@ def shares(ablation: Ablation, world: World) -> Figure:
     if not arms:
         note(panels[0], "no arm recorded teacher shares")
     domains = list(dict.fromkeys(d for arm in arms for r in world.records[arm].values()
-                                 for d in _shares(r)))  # fmt: skip
+                                 for d in teacher_shares(r)))  # fmt: skip
     drawn = domains[:1] if len(domains) == 2 else domains  # of two, the other is the rest
     for axes, arm in zip(panels, arms, strict=False):
         _share_panel(axes, world, arm, drawn)
@@ -194,30 +196,15 @@ def shares(ablation: Ablation, world: World) -> Figure:
     return figure
 
 
-def _shares(record: TrialRecord) -> dict[str, list[float | None]]:
-    columns = record.curve.get("training", {})
-    return {k.removeprefix("share."): v for k, v in columns.items() if k.startswith("share.")}
-
-
 def _share_panel(axes: Axes, world: World, arm: str, domains: list[str]) -> None:
     looks = line_styles(domains)
     for level in (COLLAPSED, 1 - COLLAPSED):
         axes.axhline(level, color=MUTED, linewidth=0.7, linestyle=":")
     for i, record in enumerate(world.records[arm].values()):
         for domain in domains:
-            share = np.array(_shares(record).get(domain, []), dtype=float)
+            share = np.array(teacher_shares(record).get(domain, []), dtype=float)
             steps = np.array(record.curve["training"]["step"], dtype=float)[: len(share)]
             axes.plot(steps, smooth(share), linewidth=1.0, alpha=0.6,
                       label=domain if i == 0 else None, **looks[domain])  # fmt: skip
     axes.set_ylim(-0.03, 1.03)
     axes.set_title(arm, fontsize=8.5, fontweight="normal")
-
-
-def smooth(values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
-    """Running mean over a twentieth of the run, since one batch holds few rollouts."""
-    if len(values) == 0:
-        return values
-    kernel = np.ones(max(1, len(values) // 20))
-    weights = np.convolve(np.ones(len(values)), kernel, mode="same")
-    mean: Float[np.ndarray, " steps"] = np.convolve(values, kernel, mode="same") / weights
-    return mean

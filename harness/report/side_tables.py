@@ -1,7 +1,7 @@
 """What stands beside the deciding table: every matched control, and every other metric?"""
 
-from harness.report.comparisons import exploratory
-from harness.report.contrasts import Comparison, Contrast, contrasts
+from harness.report.comparisons import against, exploratory, matched_controls
+from harness.report.contrasts import Comparison, Contrast
 from harness.report.digits import bounded, bounds, text
 from harness.report.footer import control_notes, metric_notes
 from harness.report.labels import DAGGER, caption, metric_name
@@ -12,19 +12,12 @@ from harness.study.ablation import Ablation
 from harness.trial.evaluate import HIGHER_IS_BETTER
 
 
-def matched_controls(world: World) -> list[str]:
-    """Controls that mirror the baseline's budget, not those paired with single arms."""
-    paired = set(world.section.pairs.values())
-    names = [name for name in world.section.controls if name in world.records]
-    return [name for name in names if world.match_of(name) and name not in paired]
-
-
 def control_table(ablation: Ablation, world: World) -> Table:
     """Every arm against every matched control: the verdict may turn on how a budget is counted."""
     controls = matched_controls(world)
     arms = [arm for arm in world.section.arms if arm in world.records]
     metric = world.section.metric
-    families = {c: contrasts(world, [(arm, c) for arm in arms], metric) for c in controls}
+    families = {control: against(world, control) for control in controls}
     rows = []
     for arm in arms:
         found = [families[control][arm] for control in controls]

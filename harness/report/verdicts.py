@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.report.comparisons import primary
+from harness.report.comparisons import against, matched_controls, primary
 from harness.report.contrasts import Contrast
 from harness.report.families import Word
 from harness.report.outcomes import World, worlds
@@ -61,6 +61,16 @@ def verdicts(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Verdict
         _verdict(ablation, world, contrast)
         for world in worlds(ablation, records)
         for contrast in primary(world).contrasts
+    ]
+
+
+def control_verdicts(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Verdict]:
+    """Every declared arm against every matched control, one family per control and world."""
+    return [
+        _verdict(ablation, world, contrast)
+        for world in worlds(ablation, records)
+        for control in matched_controls(world)
+        for contrast in against(world, control).contrasts
     ]
 
 

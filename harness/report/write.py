@@ -6,6 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from harness.report.comparisons import matched_controls
 from harness.report.factor_figures import break_even_curve, interaction
 from harness.report.factor_tables import anova_table, break_even_table
 from harness.report.figures import budget, forest, shares
@@ -15,7 +16,6 @@ from harness.report.side_tables import (
     control_table,
     difference_table,
     level_table,
-    matched_controls,
 )
 from harness.report.style import save, styled
 from harness.report.tables import main_table
@@ -49,7 +49,7 @@ def tables(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Table]:
     found = []
     for world in worlds(ablation, records):
         found.append(main_table(ablation, world))
-        if len(matched_controls(world)) > 1:
+        if set(matched_controls(world)) - {world.section.reference}:
             found.append(control_table(ablation, world))
         if "break_even" in ablation.figures:
             found.append(break_even_table(ablation, world))

@@ -19,7 +19,7 @@ def test_exact_lines_cross_where_they_cross() -> None:
     y = np.array([[0.1], [0.0], [-0.1]]) + 2 * np.log(gaps / 0.3)
     found = break_even(gaps, y)
     assert found.crossing_nats == pytest.approx(0.3)
-    assert found.slope == pytest.approx(2)
+    assert found.slope.estimate == pytest.approx(2)
 
 
 def test_set_is_where_the_t_test_over_seeds_does_not_reject() -> None:

@@ -2,10 +2,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from harness.report.figures import smooth
 from harness.report.outcomes import worlds
 from harness.report.style import styled
 from harness.report.write import FIGURES, write_figures, write_report
@@ -82,9 +80,3 @@ def test_report_is_tables_and_figures(tmp_path: Path) -> None:
     append_records(tmp_path / "runs" / f"{made.name}.jsonl", records(made, {}))
     names = {path.suffix for path in write_report(made, tmp_path)}
     assert names == {".md", ".tex", ".csv", ".svg", ".png"}
-
-
-def test_running_mean_keeps_a_constant_and_the_length() -> None:
-    assert smooth(np.full(100, 0.5)) == pytest.approx(np.full(100, 0.5))
-    assert len(smooth(np.arange(7.0))) == 7
-    assert len(smooth(np.empty(0))) == 0
