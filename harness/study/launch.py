@@ -16,6 +16,7 @@ from harness.study.schedule import Schedule
 
 POLL_SECONDS = 0.05
 REAP_SECONDS = 0.25
+LOOKAHEAD_CELLS = 8  # per worker: enough to be busy while a report is drawn
 
 
 @runtime_checkable
@@ -112,7 +113,7 @@ class Planner:
                     ready.setdefault(cell.digest, cell)
             self.queue.enqueue(ready.values())
             pending |= set(ready)
-            if len(pending) > 2 * self.workers:
+            if len(pending) > LOOKAHEAD_CELLS * self.workers:
                 break
         return len(pending)
 

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from harness.study.schedule import Schedule
 
-PLAIN_SECONDS = 15.0
+PLAIN_SECONDS, BAR_SECONDS = 15.0, 0.5
 
 
 def duration(seconds: float) -> str:
@@ -64,7 +64,7 @@ class ConsoleWatcher:
     workers: int = 1
     _bars: Progress | None = None
     _tasks: dict[str, TaskID] = field(default_factory=dict)
-    _said_at: float = -PLAIN_SECONDS
+    _said_at: float = 0.0
     _said: str = ""
 
     def say(self, line: str) -> None:
@@ -92,7 +92,7 @@ class ConsoleWatcher:
     def update(self, schedules: Sequence[Schedule]) -> None:
         """Redraw, or write a line if the last one is old."""
         due = time.monotonic() - self._said_at
-        if due < (PLAIN_SECONDS if self._bars is None else 0.5):
+        if due < (PLAIN_SECONDS if self._bars is None else BAR_SECONDS):
             return
         self._said_at = time.monotonic()
         standings = [standing(schedule, self.workers) for schedule in schedules]
