@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from harness.report.collapse import COLLAPSED, smooth, teacher_shares
 from harness.report.comparisons import other_controls, primary
@@ -53,6 +53,7 @@ def forest(ablation: Ablation, world: World) -> Figure:
     margin = world.section.margin
     axes.axvspan(-margin, margin, color=BAND, zorder=0)
     axes.axvline(0, color=MUTED, linewidth=0.9, zorder=1)
+    _fit(axes, world, decided)
     for y, contrast in enumerate(rows):
         _forest_row(axes, world, contrast, y, tested=y < len(decided))
     axes.set_yticks(range(len(rows)), [_forest_label(world, c) for c in rows])
@@ -64,6 +65,19 @@ def forest(ablation: Ablation, world: World) -> Figure:
         f"thick: 95 % paired t; thin: simultaneous; dots: seeds; band: equivalence, ±{margin:g}"
     )
     return figure
+
+
+def _fit(axes: Axes, world: World, decided: list[Contrast]) -> None:
+    """Limits that hold all of the decided arms; what a control has beyond them is cut off."""
+    ends = [0.0]
+    for contrast in decided:
+        ends += seed_differences(world, contrast).tolist()
+        for interval in (contrast.interval, contrast.simultaneous):
+            ends += [interval.low, interval.high] if interval else []
+    ends = [end for end in ends if np.isfinite(end)]
+    pad = 0.05 * (max(ends) - min(ends))
+    if pad > 0:
+        axes.set_xlim(min(ends) - pad, max(ends) + pad)
 
 
 def _forest_label(world: World, contrast: Contrast) -> str:
@@ -85,9 +99,13 @@ def _forest_row(axes: Axes, world: World, contrast: Contrast, y: int, *, tested:
             axes.plot([interval.low, interval.high], [y, y], color=colour, linewidth=width,
                       solid_capstyle="butt", zorder=2)  # fmt: skip
     face = "white" if contrast.conditional or not tested else colour
-    axes.plot(contrast.interval.estimate, y, "o", color=colour, markerfacecolor=face, markersize=6,
-              zorder=3)  # fmt: skip
-    word += f" {stars(contrast.adjusted_p)}".rstrip() if tested else ""
+    x, (low, high) = contrast.interval.estimate, axes.get_xlim()
+    shape = "o" if tested or low <= x <= high else "<" if x < low else ">"
+    shown = x if tested else min(max(x, low), high)  # a control beyond the limits points outwards
+    axes.plot(shown, y, shape, color=colour, markerfacecolor=face, markersize=6, zorder=3,
+              clip_on=False)  # fmt: skip
+    mark = f" {stars(contrast.adjusted_p)}".rstrip()
+    word += mark if tested else f", {contrast.interval.estimate:+.3g}"
     _forest_word(axes, y, f"{word}, {contrast.diverged} diverged" if contrast.diverged else word,
                  colour)  # fmt: skip
 
@@ -117,11 +135,12 @@ def budget(ablation: Ablation, world: World) -> Figure:
     seen: list[float] = []
     for arm, look in _looks(world).items():
         curves = [_curve(world.records[arm][seed], metric) for seed in world.seeds]
+        curves = [(flops[flops > 0], values[flops > 0]) for flops, values in curves]
         for (flops, values), lost in zip(curves, world.diverged(arm), strict=True):
             axes.plot(flops, values, linewidth=0.5, alpha=0.2, **look)
             if lost and len(values):
                 axes.plot(flops[-1], values[-1], "x", color=look["color"], markersize=6)
-            seen += [] if lost else values[1:][np.isfinite(values[1:])].tolist()
+            seen += [] if lost else values[np.isfinite(values)].tolist()
         kept = [c for c, lost in zip(curves, world.diverged(arm), strict=True) if not lost]
         label = arm if kept else f"{arm} (all diverged)"
         axes.plot(*_mean_curve(kept), linewidth=1.9, label=label, **look)
@@ -129,6 +148,9 @@ def budget(ablation: Ablation, world: World) -> Figure:
     if seen:  # step 0 is left outside: all arms start from one model, far above where they differ
         pad = 0.04 * (max(seen) - min(seen)) or 0.01
         axes.set_ylim(min(seen) - pad, max(seen) + pad)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel("FLOPs spent: training, rollouts and teacher passes")
     axes.set_ylabel(metric_name(metric))

@@ -9,10 +9,10 @@ BUDGET_TITLES = {"tokens": "tokens", "flops": "FLOPs", "end_to_end": "end to end
 
 
 def metric_name(metric: str) -> str:
-    """`cross_entropy_nats` as `cross entropy (nats per token)`."""
-    if metric.endswith("_nats"):
-        return metric.removesuffix("_nats").replace("_", " ") + " (nats per token)"
-    return metric.replace("_", " ")
+    """`source_reverse_kl_nats` as `source reverse KL (nats per token)`."""
+    words = metric.removesuffix("_nats").split("_")
+    unit = " (nats per token)" if metric.endswith("_nats") else ""
+    return " ".join("KL" if word == "kl" else word for word in words) + unit
 
 
 def caption(ablation: Ablation, world: World, what: str) -> str:

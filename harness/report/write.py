@@ -30,17 +30,15 @@ def write_tables(ablation: Ablation, results: Path) -> list[Path]:
     """
     records = read_records(results / "runs" / f"{ablation.name}.jsonl")
     found = [(ablation.name, tables(ablation, records))]
-    if "interaction" in ablation.figures:
-        anova = [anova_table(ablation, world) for world in worlds(ablation, records)]
-        found.append((f"{ablation.name}.anova", anova))
+    found.append((f"{ablation.name}.anova", anova_tables(ablation, records)))
     paths = []
     for name, made in found:
         if not made:
             continue
         for suffix, render in (("md", to_markdown), ("tex", to_latex)):
             content = render(made, ablation.question)
-            paths.append(_write(results / "tables" / f"{name}.{suffix}", content))
-        paths.append(_write(results / "tables" / f"{name}.csv", to_csv(made)))
+            paths.append(write_whole(results / "tables" / f"{name}.{suffix}", content))
+        paths.append(write_whole(results / "tables" / f"{name}.csv", to_csv(made)))
     return paths
 
 
@@ -57,7 +55,14 @@ def tables(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Table]:
     return found
 
 
-def _write(path: Path, content: str) -> Path:
+def anova_tables(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Table]:
+    """One ANOVA per world, where the ablation asks for its interactions."""
+    if "interaction" not in ablation.figures:
+        return []
+    return [anova_table(ablation, world) for world in worlds(ablation, records)]
+
+
+def write_whole(path: Path, content: str) -> Path:
     """Replace `path` whole: a reader never sees half a table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
