@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.report.verdicts import Verdict, verdicts
-from harness.report.write import write_report
 from harness.study.ablation import Ablation
 from harness.study.launch import run_study
 from harness.study.pool import LocalPool
@@ -76,6 +74,9 @@ class Reporter:
 
 def report(ablation: Ablation, results: Path) -> list[str]:
     """Write the report of one ablation; its question, verdicts and files, a line each."""
+    from harness.report.verdicts import Verdict, verdicts  # here: plotting takes long to load
+    from harness.report.write import write_report
+
     paths = write_report(ablation, results)
     found = verdicts(ablation, read_records(results / "runs" / f"{ablation.name}.jsonl"))
     where = [str(path) for path in paths if path.suffix in (".md", ".svg")]

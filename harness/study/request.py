@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.domains import Text
 from harness.domains.base import SPLITS, stream
 from harness.study.ablation import Ablation, Profile, Section, shrunk
 from harness.study.suggest import did_you_mean
@@ -119,7 +120,7 @@ def _has(config: TrialConfig, path: str) -> bool:
 
 
 def check_domains(asked: Sequence[Request]) -> None:
-    """Draw once from every split of every domain: what is missing shows before anything is run.
+    """Draw once from every split of the user's own data: faults show before anything is run.
 
     Raises what the domain raises: ValueError or OSError naming the path.
     """
@@ -130,5 +131,6 @@ def check_domains(asked: Sequence[Request]) -> None:
         for config in request.configs(section).values()
     ]
     for domain in dict.fromkeys(domain for config in configs for domain in config.domains):
-        for split in SPLITS:
-            domain.demonstrations(1, split, stream(0, "check"))
+        if isinstance(domain, Text) and domain.path is not None:
+            for split in SPLITS:
+                domain.demonstrations(1, split, stream(0, "check"))

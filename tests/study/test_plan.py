@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.domains import Text
 from harness.study.ablation import PROFILES
 from harness.study.plan import Cell, Where, seed_cells
-from harness.study.request import leaf_paths, requests
+from harness.study.request import check_domains, leaf_paths, requests
 from harness.study.results import Results
 from harness.study.runs import Runs
 from harness.study.schedule import Schedule
@@ -83,6 +84,29 @@ def test_a_path_or_an_arm_may_be_in_one_of_several_ablations() -> None:
     found = requests(both, toy.FAST, arms=["arm 3"])
     assert [request.ablation.name for request in found] == ["other"]
     assert set(found[0].configs(found[0].ablation.worlds["toy"])) == {"arm 2", "arm 3"}
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "data"),
+        ({"empty.txt": ""}, "data"),
+        ({"broken.jsonl": '{"text": "one"}\n{broken\n'}, r"broken\.jsonl.*2"),
+    ],
+)
+def test_faulty_data_of_the_users_is_named_before_anything_runs(
+    tmp_path: Path, files: dict[str, str], words: str
+) -> None:
+    folder = tmp_path / "data"
+    for name, content in files.items():
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    domains = tuple(Text(name=name, path=str(folder)) for name in "ab")
+    config = replace(toy.config(), domains=domains)
+    section = replace(toy.ablation((1,)).worlds["toy"], arms={"arm 1": config})
+    asked = toy.request(replace(toy.ablation((1,)), worlds={"toy": section}))
+    with pytest.raises((ValueError, OSError), match=words):
+        check_domains([asked])
 
 
 def test_leaf_paths_name_every_setting() -> None:
