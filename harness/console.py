@@ -66,7 +66,10 @@ class Reporter:
     def lines(self, schedule: Schedule) -> list[str]:
         """Write the report; what it decides, and where it lies."""
         try:
-            return report(schedule.request.ablation, self.results)
+            return [
+                *report(schedule.request.ablation, self.results),
+                *schedule.tuned_lines(),
+            ]
         except Exception as error:
             self.errors.append(error)
             return traceback.format_exception(error)

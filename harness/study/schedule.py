@@ -104,12 +104,22 @@ class Schedule:
         return DEFAULT_SECONDS[profile], False
 
     def tuned(self) -> dict[str, Values]:
-        """`world/family` -> the values it runs with, for families that were searched."""
+        """`world/first arm` -> the values its family runs with, for families that were searched."""
         return {
             f"{family.world}/{next(iter(family.arms))}": family.found.values
             for family in self._families
             if family.found.values
         }
+
+    def tuned_lines(self) -> list[str]:
+        """The same in words, a line per parameter; an end of the range is marked."""
+        ranges = self.request.ablation.tuning.parameters
+        lines: dict[str, list[str]] = {}
+        for name, values in self.tuned().items():
+            for path, value in values.items():
+                mark = " (end of range)" if value in ranges[path] else ""
+                lines.setdefault(path, []).append(f"{name} {value:g}{mark}")
+        return [f"tuned {path}: {', '.join(found)}" for path, found in lines.items()]
 
     def as_json(self) -> dict[str, Any]:
         """The plan: which digest stands for which arm and seed, once that is known."""

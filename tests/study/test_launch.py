@@ -1,10 +1,14 @@
+import dataclasses
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from harness.study.ablation import PROFILES
+from harness.study.ablation import PROFILES, Tuning
+from harness.study.queue import Queue
 from harness.study.results import Results
+from harness.study.runs import Runs
+from harness.study.schedule import Schedule
 from harness.trial.record import read_records
 from tests.study import toy
 
@@ -102,6 +106,20 @@ def test_arms_run_with_what_the_search_found(tmp_path: Path) -> None:
     assert len(toy.evaluations(tmp_path / "cache")) == 16 + 6
 
 
+def test_what_was_found_is_said_and_an_end_of_the_range_marked(tmp_path: Path) -> None:
+    made = toy.ablation(tuned=True, families={"arm 2": "arm 1"})
+    for bounds, words in (((5e-4, 8e-3), "0.002"), ((2e-3, 6e-3), "0.002 (end of range)")):
+        wanted = toy.asked(
+            dataclasses.replace(
+                made, tuning=Tuning(parameters={toy.RATE: bounds}, families=made.tuning.families)
+            )
+        )
+        toy.study(tmp_path, wanted)
+        runs = Runs(Results(root=tmp_path))
+        runs.refresh()
+        assert Schedule(wanted, runs).tuned_lines() == [f"tuned {toy.RATE}: toy/arm 1 {words}"]
+
+
 def test_ablations_that_share_a_representative_share_its_search(tmp_path: Path) -> None:
     one = toy.ablation((1, 2), tuned=True, families={"arm 2": "arm 1"})
     two = toy.ablation((1, 3), name="other", tuned=True, families={"arm 3": "arm 1"})
@@ -117,13 +135,8 @@ def test_where_the_search_fails_its_arms_are_left_out_and_named(tmp_path: Path) 
 
 
 def test_cells_left_by_another_plan_are_not_run(tmp_path: Path) -> None:
-    from harness.study.queue import Queue
-
     results = Results(root=tmp_path)
     results.prepare()
-    from harness.study.runs import Runs
-    from harness.study.schedule import Schedule
-
     stale = Schedule(toy.asked(toy.ablation((7, 8), name="stale")), Runs(results))
     Queue(results).enqueue(stale.wanted())
     toy.study(tmp_path, toy.asked())
