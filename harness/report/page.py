@@ -11,7 +11,7 @@ from markupsafe import Markup
 from harness.report.claims import Judged, judge, load_contradictions
 from harness.report.render import to_html
 from harness.report.verdicts import Verdict, control_verdicts, verdicts
-from harness.report.write import anova_tables, tables, write_whole
+from harness.report.write import anova_tables, figure_stem, tables, write_whole
 from harness.study.ablation import Ablation
 from harness.trial.record import TrialRecord, read_records
 
@@ -62,7 +62,12 @@ def _part(ablation: Ablation, text: str, records: Sequence[TrialRecord], results
     found = tuple(verdicts(ablation, records))
     chosen = tuple(verdict for verdict in found if verdict.headline)
     made = tables(ablation, records) + anova_tables(ablation, records)
-    figures = sorted((results / "figures").glob(f"{ablation.name}-*.svg"))
+    figures = [
+        path
+        for world in ablation.worlds
+        for name in ablation.figures
+        if (path := Path(f"{figure_stem(ablation, world, name, results)}.svg")).exists()
+    ]
     return Part(
         ablation=ablation,
         text=text.strip(),

@@ -80,6 +80,11 @@ FIGURES: Mapping[str, Callable[[Ablation, World], Figure]] = {
 }
 
 
+def figure_stem(ablation: Ablation, world: str, figure: str, results: Path) -> Path:
+    """Where a figure lies, without its suffix."""
+    return results / "figures" / f"{ablation.name}-{world}-{figure}"
+
+
 def write_figures(ablation: Ablation, results: Path) -> list[Path]:
     """Make `results/figures/NAME-WORLD-FIGURE.{svg,png}` from the runs; the same bytes each time.
 
@@ -93,7 +98,7 @@ def write_figures(ablation: Ablation, results: Path) -> list[Path]:
     with styled():
         for world in worlds(ablation, records):
             for name in ablation.figures:
-                stem = results / "figures" / f"{ablation.name}-{world.name}-{name}"
+                stem = figure_stem(ablation, world.name, name, results)
                 paths += save(FIGURES[name](ablation, world), stem)
     return paths
 
