@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.report.contrasts import Comparison, contrasts
+from harness.report.contrasts import Comparison, Contrast, contrasts
 from harness.report.families import benjamini_hochberg, compare
 from harness.report.outcomes import World
 from harness.report.stats import ALPHA, SMALLEST_TESTABLE, is_constant, standard_error
@@ -90,3 +90,17 @@ def paired_seed_noise(world: World) -> float | None:
     if len(finished) < 2:
         return None
     return float(standard_error(finished)[0] * np.sqrt(len(finished)) * np.sqrt(2))
+
+
+def gap_closed(world: World, contrast: Contrast) -> float | None:
+    """The share of the gap from the control to the specialists that the arm closes.
+
+    None where no arm measures the specialists themselves, or where they are not ahead.
+    """
+    oracle = next((arm for arm in world.arms() if world.is_oracle(arm)), None)
+    if oracle is None or oracle == contrast.arm or contrast.interval is None:
+        return None
+    means = [np.nanmean(world.values(arm, contrast.metric)) if not world.diverged(arm).all()
+             else np.nan for arm in (oracle, contrast.control)]  # fmt: skip
+    gap = world.sign(contrast.metric) * float(means[0] - means[1])
+    return contrast.interval.estimate / gap if gap > 0 else None

@@ -11,7 +11,7 @@ from scipy import stats
 
 from harness.report.break_even import BreakEven, describe, seed_lines
 from harness.report.factor_tables import break_evens, factorial_values, gap_points, gap_sources
-from harness.report.figures import title
+from harness.report.figures import set_title
 from harness.report.labels import metric_name
 from harness.report.outcomes import World
 from harness.report.style import BAND, BLUE, MUTED, ORANGE, blank, line_styles, note
@@ -38,7 +38,7 @@ def break_even_curve(ablation: Ablation, world: World) -> Figure:
         f"lines: seeds and their mean; shaded: 95 % set of the crossing; band: ±{margin:g}",
         fontsize=9,
     )
-    figure.suptitle(title(ablation, world), x=0.01, ha="left", fontsize=9.5, fontweight="bold")
+    set_title(figure, ablation, world)
     return figure
 
 
@@ -94,7 +94,7 @@ def interaction(ablation: Ablation, world: World) -> Figure:
         _interaction_panel(axes, ablation, world, across, within)
     for axes in panels[max(len(pairs), 1) :]:
         axes.set_visible(False)
-    figure.suptitle(title(ablation, world), x=0.01, ha="left", fontsize=9.5, fontweight="bold")
+    set_title(figure, ablation, world)
     figure.supylabel(metric_name(world.section.metric), fontsize=9)
     note_text = "means over the other factors; bars: 95 % t over seeds, seed means removed"
     figure.supxlabel(note_text, fontsize=9)

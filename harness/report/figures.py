@@ -12,7 +12,7 @@ from harness.report.collapse import COLLAPSED, smooth, teacher_shares
 from harness.report.comparisons import other_controls, primary
 from harness.report.contrasts import Contrast
 from harness.report.digits import stars
-from harness.report.labels import SMOKE, metric_name
+from harness.report.labels import metric_name
 from harness.report.outcomes import World
 from harness.report.style import (
     BAND,
@@ -38,7 +38,14 @@ VERDICT_COLOURS = {
 
 def title(ablation: Ablation, world: World) -> str:
     """The figure's first line, which says where nothing is shown."""
-    return (SMOKE if world.profile == "smoke" else "") + f"{ablation.name}, {world.name}"
+    warning = " (smoke run, shows nothing)" if world.profile == "smoke" else ""
+    return f"{ablation.name}, {world.name}{warning}"
+
+
+def set_title(figure: Figure, ablation: Ablation, world: World) -> None:
+    """Write it at the left edge of the figure, where long names have room."""
+    text = title(ablation, world)
+    figure.suptitle(text, x=0.01, ha="left", fontsize=9.5, fontweight="bold")
 
 
 def forest(ablation: Ablation, world: World) -> Figure:
@@ -47,7 +54,7 @@ def forest(ablation: Ablation, world: World) -> Figure:
     rows = decided + list(other_controls(world).contrasts)
     figure = blank(7.4, 1.5 + 0.36 * max(len(rows), 2))
     axes = figure.subplots()
-    axes.set_title(title(ablation, world))
+    set_title(figure, ablation, world)
     if not rows:
         note(axes, "one arm only: nothing to compare")
     margin = world.section.margin
@@ -130,7 +137,7 @@ def budget(ablation: Ablation, world: World) -> Figure:
     """The primary metric against FLOPs spent: one line per arm, thin ones per seed."""
     figure = blank(7.4, max(3.4, 1.2 + 0.2 * len(world.arms())))
     axes = figure.subplots()
-    axes.set_title(title(ablation, world))
+    set_title(figure, ablation, world)
     metric = world.section.metric
     seen: list[float] = []
     for arm, look in _looks(world).items():
@@ -209,7 +216,7 @@ def shares(ablation: Ablation, world: World) -> Figure:
         axes.set_visible(False)
     for axes in panels[max(len(arms) - columns, 0) : len(arms)]:
         axes.tick_params(labelbottom=True)
-    figure.suptitle(title(ablation, world), x=0.01, ha="left", fontsize=9.5, fontweight="bold")
+    set_title(figure, ablation, world)
     figure.supxlabel("update", fontsize=9)
     what = f"share of teacher {drawn[0]}" if len(drawn) == 1 else "share of each teacher"
     figure.supylabel(what, fontsize=9)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.report.comparisons import paired_seed_noise
+from harness.report.comparisons import gap_closed, paired_seed_noise
 from harness.report.contrasts import Comparison
 from harness.report.labels import DAGGER
 from harness.report.outcomes import World
@@ -19,7 +19,7 @@ BOLD = "Bold: the best arm and all that max-T against it does not tell apart."
 def main_notes(world: World, decided: Comparison) -> list[str]:
     """The notes of the deciding table."""
     notes = [_design(world), _method(world, decided), _verdicts(world), _noise(world, decided)]
-    notes += _noninferior(world, decided)
+    notes += _noninferior(world, decided) + _gaps_closed(world, decided)
     if len(world.seeds) >= SMALLEST_TESTABLE:
         notes.append(BOLD)
     if any(world.is_off_budget(arm, world.control_of(arm)) for arm in world.arms()):
@@ -78,6 +78,13 @@ def _noninferior(world: World, comparison: Comparison) -> list[str]:
     passed = [c.arm for c in comparison.contrasts if c.worst and c.worst.noninferior_p <= ALPHA]
     names = ", ".join(passed) or "none"
     return [f"In no domain worse by the margin or more (intersection-union, .05): {names}."]
+
+
+def _gaps_closed(world: World, comparison: Comparison) -> list[str]:
+    shares = [(c.arm, gap_closed(world, c)) for c in comparison.contrasts]
+    found = [f"{arm} {share:.0%}" for arm, share in shares if share is not None]
+    told = "Closed of the gap from the control to the specialists"
+    return [f"{told}: {', '.join(found)}."] if found else []
 
 
 def _warnings(world: World, comparison: Comparison) -> list[str]:

@@ -118,6 +118,11 @@ class World:
         ratio = self.budget_ratio(arm, other, kind or "tokens") if other in self.records else None
         return ratio is not None and abs(ratio - 1) > BUDGET_TOLERANCE
 
+    def is_oracle(self, arm: str) -> bool:
+        """Whether `arm` measures the specialists themselves, each on its own domain."""
+        method = self.section.cells()[arm].method
+        return isinstance(method, Keep) and method.model == "specialists"
+
     def match_of(self, arm: str) -> Match | None:
         """The budget that a matched control is matched on; None for every other arm."""
         method = self.section.cells()[arm].method

@@ -60,9 +60,9 @@ class Section:
     """The arms of one world: controls first in every table, then arms as declared.
 
     Every arm is compared with `reference`, a key of `controls` or of `arms`. `baseline` is the arm
-    that all others vary; `metric` is primary; `higher_is_better` gives its sign. `margin_nats`
-    floors the equivalence margin, `headline` names the contrasts that the README quotes.
-    `pairs` maps an arm to a control of its own, in place of `reference`.
+    that all others vary; `metric` is primary; `higher_is_better` gives its sign. `margin` bounds
+    what counts as equivalent, in the metric's unit; `headline` names the contrasts that the README
+    quotes. `pairs` maps an arm to a control of its own, in place of `reference`.
     """
 
     arms: Mapping[str, TrialConfig]

@@ -11,6 +11,7 @@ from harness.report.render import Cell, Number, Table, to_csv, to_markdown
 from harness.report.side_tables import control_table
 from harness.report.tables import main_table
 from harness.report.write import tables, write_tables
+from harness.training.config import Keep
 from harness.trial.record import TrialRecord, append_records
 from tests.report.synthetic import BASE as CONFIG
 from tests.report.synthetic import (
@@ -153,6 +154,15 @@ def test_budgets_off_by_two_percent_are_marked() -> None:
     assert rows(table)["reverse KL"]["budget ratio, end to end"] == "1.00"
     assert rows(table)["SFT (end_to_end)"]["budget ratio, end to end"] == "1.00"
     assert rows(table)["SFT (tokens)"]["budget ratio, FLOPs"] == "0.60"
+
+
+def test_the_share_of_the_gap_to_the_specialists() -> None:
+    oracle = replace(CONFIG, method=Keep(model="specialists"))
+    made = ablation({"reverse KL": CONFIG, "specialists": oracle})
+    found = records(made, {"reverse KL": 0.1, "specialists": 0.2}, noise=1e-4)
+    (world,) = worlds(made, found)
+    notes = main_table(made, world).notes
+    assert "Closed of the gap from the control to the specialists: reverse KL 50%." in notes
 
 
 def test_mixed_and_dirty_commits_are_named() -> None:
