@@ -85,6 +85,8 @@ def paired_seed_noise(world: World) -> float | None:
     sqrt(2) times the sd of the reference over seeds; the paired sd of an arm lies below it where
     sharing seeds helps.
     """
+    if world.section.reference not in world.records:
+        return None
     values = world.values(world.section.reference, world.section.metric)
     finished = values[~np.isnan(values).any(axis=1)].mean(axis=1, keepdims=True)
     if len(finished) < 2:

@@ -181,7 +181,7 @@ def _contrast(
         planned=world.planned,
         diverged=len(finished) - sum(finished),
         conditional=conditional,
-        identical=pair.identical and len(world.seeds) > 1,
+        identical=len(world.seeds) > 1 and pair.identical,
         interval=_interval(macro),
         simultaneous=_simultaneous(macro, family) if not conditional else None,
         effect_size=_number(hedges_dz(macro)[0]) if several and not pair.identical else None,

@@ -61,10 +61,11 @@ class World:
         return list(dict.fromkeys([self.section.metric, *known, *sorted(common)]))
 
     def domains(self, metric: str) -> list[str]:
-        """Domains in which `metric` was measured."""
+        """Domains in which `metric` was measured; all of them where no run measured any."""
         runs = [record for runs in self.records.values() for record in runs.values()]
         names = {name: None for record in runs for name in record.metrics.get(metric, {})}
-        return [name for name in names if name != "macro"]
+        declared = [domain.name for domain in self.section.cells()[self.section.baseline].domains]
+        return [name for name in names if name != "macro"] or declared
 
     def values(self, arm: str, metric: str) -> Float[np.ndarray, "seeds domains"]:
         """The metric per seed and domain; NaN in the rows of diverged runs.

@@ -48,6 +48,14 @@ def test_one_arm_with_every_character() -> None:
     assert draw(made, records(made, {}))
 
 
+def test_a_world_in_which_all_diverged_or_no_seed_is_common_is_drawn() -> None:
+    made = replace(ablation(varied(2)), figures=ALL)
+    found = records(made, {})
+    assert draw(made, [replace(r, status="diverged", metrics={}, curve={}) for r in found])
+    assert draw(made, [r for r in found if (r.seed < 5) == (r.arm == "forward KL")])
+    assert draw(made, [r for r in found if r.arm != "SFT (flops)"])
+
+
 def test_runs_without_curves_are_drawn() -> None:
     made = replace(ablation(varied(2)), figures=ALL)
     found = [replace(r, curve={}, facts={}) for r in records(made, {})]

@@ -246,5 +246,25 @@ def test_digits_follow_the_standard_error() -> None:
     assert number(1.23e-200, 201) == Number("1.23e-200")
 
 
+@pytest.mark.parametrize("absent", ["SFT (flops)", "reverse KL", "SFT (tokens)"])
+def test_a_study_half_run_renders(absent: str) -> None:
+    made = ablation(varied(3))
+    found = [r for r in study() if r.arm != absent]
+    assert absent not in to_markdown(tables(made, found)[:1], "Q?").split("| arm")[1].split("|:")[0]
+
+
+def test_arms_without_a_common_seed_render() -> None:
+    made = ablation(varied(3))
+    found = [r for r in study() if (r.seed < 5) == (r.arm == "forward KL")]
+    assert "0 paired seeds of 10 planned" in to_markdown(tables(made, found), "Q?")
+
+
+def test_a_world_in_which_all_diverged_renders() -> None:
+    lost = [replace(r, status="diverged", metrics={}, curve={}) for r in study()]
+    text = to_markdown(tables(ablation(varied(3)), lost), "Q?")
+    assert "no pair of finished seeds" in text
+    assert "all diverged" in text
+
+
 def test_no_records_write_no_files(tmp_path: Path) -> None:
     assert write_tables(ablation(varied(2)), tmp_path) == []
