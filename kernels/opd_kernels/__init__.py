@@ -1,5 +1,6 @@
 """Divergences between a student and its teachers, exact, from cached hidden states."""
 
+from opd_kernels.dispatch import Implementation, doctor
 from opd_kernels.divergences import (
     Divergence,
     forward_kl,
@@ -19,11 +20,13 @@ from opd_kernels.supports import FullVocab, SampledToken, Support, TopK, parse_s
 __all__ = [
     "Divergence",
     "FullVocab",
+    "Implementation",
     "LinearDivergence",
     "SampledToken",
     "Support",
     "Teacher",
     "TopK",
+    "doctor",
     "forward_kl",
     "jsd",
     "jsd_normalized",

@@ -8,14 +8,18 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from opd_kernels.chunked import default_chunk
+from opd_kernels.dispatch import Implementation, choose
 from opd_kernels.divergences import Divergence
+from opd_kernels.fused import per_row, weighted_sum
 from opd_kernels.problem import LinearDivergence, PerToken, Precision, Problem, Teacher
 from opd_kernels.reference import logits, reference_per_token
-from opd_kernels.supports import FullVocab, Support, TopK
+from opd_kernels.supports import FullVocab, Support, TopK, require_choice
 
-Implementation = Literal["auto", "reference"]
 Reduction = Literal["mean", "sum", "none"]
+WHOLE_ELEMENTS = 2**22
 
 
 def linear_divergence(
@@ -49,21 +53,28 @@ def linear_divergence(
 
     Raises ValueError where an argument is outside its range or shapes or dtypes disagree.
     """
+    _check(reduction, normalizer, precision, chunk_tokens, implementation)
     problem, keep = _problem(
         student_hidden, student_head, teachers, divergence, temperature, mask, support
     )
     problem = replace(
         problem, precision=precision, student_scale=student_scale, student_softcap=student_softcap
     )
-    _check(reduction, normalizer, precision, chunk_tokens, implementation)
+    coefficient = _coefficient(token_weights, keep, problem.student_hidden)
+    divisor: float | Tensor = 1.0
+    if reduction == "mean":
+        divisor = max(1, len(coefficient)) if normalizer is None else normalizer
+    run = choose(problem, implementation)[1]
     with torch.autocast(student_hidden.device.type, enabled=False):
-        rows = reference_per_token(problem)
-    coefficient = torch.ones_like(rows.divergence)
-    if token_weights is not None:
-        coefficient = (
-            (token_weights if keep is None else token_weights[keep]).detach().to(rows.divergence)
-        )
-    return _reduced(rows, coefficient, keep, len(student_hidden), reduction, normalizer)
+        if run is not None and reduction != "none":
+            loss, rows = weighted_sum(problem, coefficient / divisor, run, chunk_tokens)
+        else:
+            rows = (
+                reference_per_token(problem) if run is None else per_row(problem, run, chunk_tokens)
+            )
+            loss = coefficient * rows.divergence.masked_fill(coefficient == 0, 0.0)
+            loss = loss if reduction == "none" else loss.sum() / divisor
+    return _spread(rows, loss, keep, len(student_hidden))
 
 
 def linear_log_probability(
@@ -73,11 +84,25 @@ def linear_log_probability(
     *,
     temperature: float = 1.0,
 ) -> Float[Tensor, " tokens"]:
-    """log softmax(hidden @ head.T / temperature) at `tokens`, in nats, with gradient to both."""
+    """log softmax(hidden @ head.T / temperature) at `tokens`, in nats, with gradient to both.
+
+    A sampled-token loss or a cross-entropy from cached states; past a few million logits in chunks
+    whose backward recomputes them.
+    """
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
-    row = logits(hidden, head, scale=1.0, softcap=None, temperature=temperature, precision="exact")
-    return row.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
+
+    def part(states: Tensor, words: Tensor) -> Tensor:
+        row = logits(
+            states, head, scale=1.0, softcap=None, temperature=temperature, precision="exact"
+        )
+        return row.log_softmax(-1).gather(1, words[:, None]).squeeze(1)
+
+    if hidden.shape[0] * head.shape[0] <= WHOLE_ELEMENTS:
+        return part(hidden, tokens)
+    size = default_chunk(len(hidden), len(head))
+    pairs = zip(hidden.split(size), tokens.split(size), strict=True)
+    return torch.cat([checkpoint(part, *pair, use_reentrant=False) for pair in pairs])
 
 
 def _problem(
@@ -163,36 +188,30 @@ def _check(
     chunk_tokens: int | None,
     implementation: str,
 ) -> None:
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"reduction must be mean, sum or none, got {reduction!r}")
+    require_choice("reduction", reduction, Reduction)
     if normalizer is not None and reduction != "mean":
         raise ValueError(f"normalizer divides a mean only, got reduction {reduction!r}")
     if isinstance(normalizer, int | float) and not normalizer > 0:
         raise ValueError(f"normalizer must be positive, got {normalizer}")
-    if precision not in ("exact", "fast"):
-        raise ValueError(f"precision must be exact or fast, got {precision!r}")
+    require_choice("precision", precision, Precision)
+    require_choice("implementation", implementation, Implementation)
     if chunk_tokens is not None and chunk_tokens < 1:
         raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
-    if implementation not in ("auto", "reference"):
-        raise ValueError(f"implementation must be auto or reference, got {implementation!r}")
 
 
-def _reduced(
-    rows: PerToken,
-    coefficient: Float[Tensor, " kept"],
-    keep: Int[Tensor, " kept"] | None,
-    tokens: int,
-    reduction: Reduction,
-    normalizer: float | Tensor | None,
-) -> LinearDivergence:
+def _coefficient(weights: Tensor | None, keep: Tensor | None, like: Tensor) -> Tensor:
+    """The weight of each token that counts, in the dtype of the sums."""
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    if weights is None:
+        return torch.ones(len(like), dtype=dtype, device=like.device)
+    return (weights if keep is None else weights[keep]).detach().to(dtype)
+
+
+def _spread(rows: PerToken, loss: Tensor, keep: Tensor | None, tokens: int) -> LinearDivergence:
+    """The result with the tokens that do not count back in their places, as zeros."""
+
     def spread(values: Tensor) -> Tensor:
         return values if keep is None else values.new_zeros(tokens).index_put((keep,), values)
 
     measured = {f.name: spread(getattr(rows, f.name).detach()) for f in fields(PerToken)}
-    weighted = coefficient * rows.divergence.masked_fill(coefficient == 0, 0.0)
-    if reduction == "none":
-        return LinearDivergence(loss=spread(weighted), **measured)
-    total = weighted.sum()
-    if reduction == "mean":
-        total = total / (max(1, len(coefficient)) if normalizer is None else normalizer)
-    return LinearDivergence(loss=total, **measured)
+    return LinearDivergence(loss=spread(loss) if loss.ndim else loss, **measured)

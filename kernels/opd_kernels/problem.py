@@ -61,9 +61,9 @@ class PerToken:
     """What every implementation measures per token.
 
     `teacher_cross_entropy` is the sum over teachers of weight times E_student[-log teacher], nats.
-    `top1_agreement` is 1 where a most likely token of the student is a most likely token of the
+    `top1_agreement` is 1 where the student's most likely token is a most likely token of the
     teachers' weighted geometric mean. `dropped_mass` is the student's probability outside the
-    support.
+    support, or of the words the gradient skips.
     """
 
     divergence: Float[Tensor, " tokens"]
@@ -71,6 +71,18 @@ class PerToken:
     teacher_cross_entropy: Float[Tensor, " tokens"]
     top1_agreement: Float[Tensor, " tokens"]
     dropped_mass: Float[Tensor, " tokens"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one pass of a fused implementation returns (internal).
+
+    `rows` holds the fields of `PerToken`; the gradients are those of sum(coefficient * divergence).
+    """
+
+    rows: dict[str, Tensor]
+    hidden_gradient: Float[Tensor, "tokens width"] | None
+    head_gradient: Float[Tensor, "vocab width"] | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ def reference_per_token(problem: Problem) -> PerToken:
     for teacher in problem.teachers:
         log_q = _teacher_log_probability(problem, teacher)
         weights = torch.ones_like(dropped) if teacher.weights is None else teacher.weights.to(rows)
-        value, outside = _supported(problem, student, log_q)
+        value, outside = supported(problem, student, log_q)
         divergence = divergence + _weighted(weights, value)
         impossible = rows == -math.inf
         entropy_terms = rows.exp() * -log_q.masked_fill(impossible, 0.0)
@@ -31,7 +31,7 @@ def reference_per_token(problem: Problem) -> PerToken:
         divergence=divergence,
         student_entropy=-(rows.exp() * rows.masked_fill(rows == -math.inf, 0.0)).sum(-1),
         teacher_cross_entropy=cross_entropy,
-        top1_agreement=_share_a_maximum(rows, mean_teacher),
+        top1_agreement=_agreement(rows, mean_teacher),
         dropped_mass=dropped,
     )
 
@@ -84,7 +84,7 @@ def _teacher_log_probability(problem: Problem, teacher: Teacher) -> Float[Tensor
     return row - teacher.log_normalizer.to(row)[:, None]
 
 
-def _supported(
+def supported(
     problem: Problem, student: Float[Tensor, "tokens vocab"], teacher: Float[Tensor, "tokens vocab"]
 ) -> tuple[Float[Tensor, " tokens"], Float[Tensor, " tokens"]]:
     """The divergence on the support, and the student's probability outside of it."""
@@ -148,8 +148,8 @@ def _weighted(weights: Tensor, values: Tensor) -> Tensor:
     return weights * values.masked_fill(weights == 0, 0.0)
 
 
-def _share_a_maximum(
-    first: Float[Tensor, "tokens vocab"], second: Float[Tensor, "tokens vocab"]
+def _agreement(
+    student: Float[Tensor, "tokens vocab"], teacher: Float[Tensor, "tokens vocab"]
 ) -> Float[Tensor, " tokens"]:
-    both = (first == first.amax(-1, keepdim=True)) & (second == second.amax(-1, keepdim=True))
-    return both.any(-1).to(first.dtype)
+    best = student.argmax(-1, keepdim=True)
+    return (teacher.gather(1, best).squeeze(1) == teacher.amax(-1)).to(student.dtype)

@@ -130,5 +130,5 @@ def test_support_round_trip(text: str) -> None:
     ],
 )
 def test_support_refuses(text: str) -> None:
-    with pytest.raises(ValueError, match=r"support|k must|owner|remainder|estimator"):
+    with pytest.raises(ValueError, match=r"support|skip_below|k must|owner|remainder|estimator"):
         parse_support(text)

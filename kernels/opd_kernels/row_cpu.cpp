@@ -1,0 +1,224 @@
+// How is one chunk of tokens done on a CPU? Products and rows fused, tile by tile.
+//
+// Logits are kept transposed, [vocab, tokens]: a tile of them is A = head rows (used where they lie)
+// times B = hidden states (packed once per chunk), so no large operand is ever repacked, the vector
+// lanes are tokens, and a row operation needs no horizontal sums. While a tile is still in cache
+// its contribution to the softmax statistics is taken (a running maximum, as in online softmax,
+// Milakov & Gimelshein 2018, 1805.02867). A second sweep turns tiles into gradients, in place, and
+// multiplies them into the head's gradient. bf16 products accumulate and arrive in float32.
+
+#include <ATen/Parallel.h>
+#include <ATen/native/CPUBlas.h>
+#include <torch/extension.h>
+
+#include <optional>
+
+#include "rows_cpu.h"
+
+namespace {
+
+using at::Tensor;
+using Maybe = std::optional<Tensor>;
+
+constexpr int64_t kTileRows = 64;
+constexpr int64_t kProductDepth = 1024;  // of B, so that its panel stays in cache
+
+// C (+)= A B. `ldb` counts columns; a bf16 B holds pairs of its rows interleaved (VNNI).
+template <typename T>
+void product(const T* a, int64_t lda, const T* b, int64_t ldb, float* c, int64_t ldc, int64_t m,
+             int64_t n, int64_t k, bool add) {
+  for (int64_t at = 0; at < k; at += kProductDepth)
+    at::native::cpublas::brgemm(m, n, std::min(kProductDepth, k - at), lda, ldb, ldc, add || at > 0,
+                                a + at, b + at * ldb, c, std::is_same_v<T, BFloat16>);
+}
+
+// hidden^T [width, tokens] as the right factor of a product; missing tokens up to `n` are zero.
+template <typename T>
+void pack_transposed(const Tensor& hidden, Tensor& packed) {
+  constexpr int64_t pair = sizeof(float) / sizeof(T);  // bf16: two rows of the factor interleaved
+  const int64_t tokens = hidden.size(0), n = packed.size(1), pairs = hidden.size(1) / pair;
+  const T* from = hidden.const_data_ptr<T>();
+  T* to = packed.data_ptr<T>();
+  for (int64_t j = 0; j < tokens; j++)
+    for (int64_t i = 0; i < pairs; i++)
+      std::memcpy(to + (i * n + j) * pair, from + j * hidden.stride(0) + i * pair, sizeof(float));
+}
+
+// hidden [tokens, width] as the right factor of a product over tokens.
+void pack_pairs(const Tensor& hidden, Tensor& packed) {
+  const int64_t tokens = hidden.size(0), width = hidden.size(1);
+  const BFloat16* from = hidden.const_data_ptr<BFloat16>();
+  BFloat16* to = packed.data_ptr<BFloat16>();
+  for (int64_t j = 0; j < tokens; j++)
+    for (int64_t i = 0; i < width; i++)
+      to[((j / 2) * width + i) * 2 + j % 2] = from[j * hidden.stride(0) + i];
+}
+
+// C (+)= scale * (head rows) B, the scale per token.
+template <typename T>
+void scaled_product(const Tensor& head, const Tensor& packed, const Maybe& scale, int64_t row,
+                    int64_t rows, float* c, int64_t ld, float* scratch, bool add) {
+  const int64_t n = packed.size(1), k = head.size(1);
+  product<T>(head.const_data_ptr<T>() + row * head.stride(0), head.stride(0),
+             packed.const_data_ptr<T>(), n, scale ? scratch : c, ld, rows, n, k, add && !scale);
+  if (!scale) return;
+  const float* factor = scale->const_data_ptr<float>();
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t j = 0; j < n; j += kLanes) {
+      const F scaled = load(factor + j) * load(scratch + r * ld + j);
+      store(c + r * ld + j, add ? load(c + r * ld + j) + scaled : scaled);
+    }
+}
+
+struct Chunk {
+  std::vector<Tensor> heads, packed;  // the student's, then the teachers'
+  std::vector<Maybe> scales;          // per token, where they are not folded into `packed`
+  Tensor student, teacher;            // buffers [vocab, tokens], overwritten
+  Tensor weight;                      // total weight of the teachers, per token
+  Maybe normalizer;                   // weighted sum of the teachers' log-normalizers, where cached
+  float parameter;
+  Maybe coefficient;                  // of the gradient, per token; absent: no gradient
+  Maybe hidden, head_gradient;        // packed hidden states, float32 gradient; absent: frozen head
+  Tensor measured;                    // [4, tokens]: divergence, entropy, cross-entropy, agreement
+};
+
+template <typename Work>  // work(first row, rows, thread)
+void for_tiles(int64_t vocab, const Work& work) {
+  const int64_t tiles = (vocab + kTileRows - 1) / kTileRows, threads = at::get_num_threads();
+  at::parallel_for(0, tiles, (tiles + threads - 1) / threads, [&](int64_t from, int64_t to) {
+    for (int64_t row = from * kTileRows; row < to * kTileRows; row += kTileRows)
+      work(row, std::min(kTileRows, vocab - row), at::get_thread_num());
+  });
+}
+
+// First sweep: both logits, and their statistics. True where an infinite logit was met.
+template <typename T>
+bool first_sweep(Chunk& c, Sums& total) {
+  const int64_t n = total.n, ld = c.student.stride(0), threads = at::get_num_threads();
+  float *s = c.student.data_ptr<float>(), *z = c.teacher.data_ptr<float>();
+  const float* w = c.weight.const_data_ptr<float>();
+  const bool teacher_sum = !c.normalizer.has_value();
+  std::vector<Sums> parts(threads, Sums(n));
+  std::vector<char> infinite(threads, 0);
+  std::vector<std::vector<float>> scratch(threads, std::vector<float>(kTileRows * ld));
+  for_tiles(c.heads[0].size(0), [&](int64_t row, int64_t rows, int thread) {
+    float *st = s + row * ld, *zt = z + row * ld;
+    for (size_t k = 0; k < c.heads.size(); k++)
+      scaled_product<T>(c.heads[k], c.packed[k], c.scales[k], row, rows, k ? zt : st, ld,
+                        scratch[thread].data(), k > 1);
+    auto take = [&](auto vectors, int64_t j) {
+      constexpr int V = decltype(vectors)::value;
+      Sums& sums = parts[thread];
+      if (accumulate<V, false>(st + j, zt + j, rows, ld, w, sums, j, teacher_sum)) return;
+      accumulate<V, true>(st + j, zt + j, rows, ld, w, sums, j, teacher_sum);
+      infinite[thread] = 1;
+    };
+    int64_t j = 0;
+    for (; j + 4 * kLanes <= n; j += 4 * kLanes) take(std::integral_constant<int, 4>(), j);
+    for (; j < n; j += kLanes) take(std::integral_constant<int, 1>(), j);
+  });
+  for (Sums& part : parts) merge(total, part);
+  return std::count(infinite.begin(), infinite.end(), 1) > 0;
+}
+
+void summarize(Chunk& c, Sums& sums, Columns& columns) {
+  const int64_t n = sums.n;
+  float* measured = c.measured.data_ptr<float>();
+  for (int64_t j = 0; j < n; j++) {
+    const double w = c.weight.const_data_ptr<float>()[j], sum = *sums.at(kSum, j);
+    const double normalizer = *sums.at(kMax, j) + std::log(sum), mean = *sums.at(kDot, j) / sum;
+    const double teacher = c.normalizer ? c.normalizer->const_data_ptr<float>()[j]
+                                        : *sums.at(kTeacherMax, j) + std::log((double)*sums.at(kTeacherSum, j));
+    const double entropy = std::log(sum) - *sums.at(kEntropy, j) / sum;
+    columns.student_normalizer[j] = normalizer;
+    columns.teacher_normalizer[j] = teacher;
+    columns.mean[j] = mean;
+    columns.loss[j] = mean - w * normalizer + teacher;
+    measured[1 * n + j] = entropy;
+    measured[2 * n + j] = columns.loss[j] + w * entropy;
+    measured[3 * n + j] = *sums.at(kTeacherAtMax, j) == *sums.at(kTeacherMax, j);
+  }
+}
+
+template <int K>
+void second_sweep(Chunk& c, Columns& columns) {
+  const int64_t n = c.measured.size(1), ld = c.student.stride(0);
+  std::vector<Columns> parts(at::get_num_threads(), Columns(n));
+  for_tiles(c.heads[0].size(0), [&](int64_t row, int64_t rows, int thread) {
+    evaluate<K>(c.student.data_ptr<float>() + row * ld, c.teacher.data_ptr<float>() + row * ld,
+                rows, ld, n, c.parameter, columns, parts[thread]);
+  });
+  for (int64_t j = 0; j < n; j++) {
+    columns.loss[j] = columns.mean[j] = 0.f;
+    for (Columns& part : parts) columns.loss[j] += part.loss[j], columns.mean[j] += part.mean[j];
+  }
+}
+
+template <typename T, int K, bool Safe>
+void last_sweep(Chunk& c, const Columns& columns) {
+  const int64_t n = c.measured.size(1), ld = c.student.stride(0);
+  const float* w = c.weight.const_data_ptr<float>();
+  for_tiles(c.heads[0].size(0), [&](int64_t row, int64_t rows, int) {
+    float *s = c.student.data_ptr<float>() + row * ld, *z = c.teacher.data_ptr<float>() + row * ld;
+    int64_t j = 0;
+    for (; j + 4 * kLanes <= n; j += 4 * kLanes)
+      differentiate<T, K, 4, Safe>(s, z, rows, ld, j, w, columns);
+    for (; j < n; j += kLanes) differentiate<T, K, 1, Safe>(s, z, rows, ld, j, w, columns);
+    if (!c.head_gradient) return;
+    const int64_t width = c.head_gradient->size(1);
+    product<T>(reinterpret_cast<T*>(s), ld * sizeof(float) / sizeof(T), c.hidden->const_data_ptr<T>(),
+               width, c.head_gradient->data_ptr<float>() + row * width, width, rows, width, n, true);
+  });
+}
+
+template <typename T, int K>
+void run(Chunk& c) {
+  Sums sums(c.measured.size(1));
+  Columns columns(sums.n);
+  const bool infinite = first_sweep<T>(c, sums);
+  summarize(c, sums, columns);
+  if constexpr (K != kReverse) second_sweep<K>(c, columns);
+  for (int64_t j = 0; j < sums.n; j++) {
+    const float loss = columns.loss[j];
+    // Below 0 by rounding only. An infinite divergence has no finite direction: no gradient.
+    c.measured.data_ptr<float>()[j] = loss < 0.f ? 0.f : loss;
+    const float coefficient = c.coefficient ? c.coefficient->const_data_ptr<float>()[j] : 0.f;
+    columns.coefficient[j] = loss == kInfinity ? 0.f : coefficient;
+  }
+  if (c.coefficient && infinite) last_sweep<T, K, true>(c, columns);
+  if (c.coefficient && !infinite) last_sweep<T, K, false>(c, columns);
+  at::native::cpublas::brgemm_release(std::is_same_v<T, BFloat16>);
+}
+
+// One chunk, the fields of `Chunk` in their order. With a coefficient, `student` ends as the gradient
+// in the logits; of bf16 operands, as bf16 in the first half of each of its rows.
+void chunk(std::vector<Tensor> heads, std::vector<Tensor> packed, std::vector<Maybe> scales,
+           Tensor student, Tensor teacher, Tensor weight, Maybe normalizer, int64_t kind,
+           double parameter, Maybe coefficient, Maybe hidden, Maybe head_gradient, Tensor measured) {
+  Chunk c{heads,     packed, scales, student, teacher, weight, normalizer, (float)parameter,
+          coefficient, hidden, head_gradient, measured};
+  auto pick = [&](auto type) {
+    using T = decltype(type);
+    switch (kind) {
+      case kReverse: return run<T, kReverse>(c);
+      case kForward: return run<T, kForward>(c);
+      case kJsd: return run<T, kJsd>(c);
+      case kSkewForward: return run<T, kSkewForward>(c);
+      case kSkewReverse: return run<T, kSkewReverse>(c);
+      case kTotalVariation: return run<T, kTotalVariation>(c);
+    }
+    TORCH_CHECK_VALUE(false, "kind must be in [0, 5], got ", kind);
+  };
+  c.heads[0].scalar_type() == at::kBFloat16 ? pick(BFloat16{}) : pick(float{});
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("chunk", &chunk, py::call_guard<py::gil_scoped_release>());
+  m.def("pack_transposed", [](Tensor hidden, Tensor packed) {
+    hidden.scalar_type() == at::kBFloat16 ? pack_transposed<BFloat16>(hidden, packed)
+                                          : pack_transposed<float>(hidden, packed);
+  });
+  m.def("pack_pairs", &pack_pairs);
+}
