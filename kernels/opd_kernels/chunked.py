@@ -19,12 +19,11 @@ from opd_kernels.row_eager import MEASURED, chained_rows, single_rows
 from opd_kernels.supports import FullVocab
 
 Rows = Callable[..., None]
-BUFFER_ELEMENTS = 2**25
 
 
-def default_chunk(tokens: int, vocab: int) -> int:
-    """256 tokens, more where the vocabulary is small: 2**25 elements, at most 1024 tokens."""
-    return max(1, min(tokens, max(256, min(1024, BUFFER_ELEMENTS // vocab))))
+def default_chunk(like: Tensor) -> int:
+    """Tokens per chunk: enough for the products to run at speed, few enough for a cache."""
+    return 1024 if like.is_cuda else 256
 
 
 def chunked(
@@ -43,7 +42,7 @@ def chunked(
     """
     hidden, head = problem.student_hidden, problem.student_head
     tokens, vocab = len(hidden), len(head)
-    size = min(max(tokens, 1), chunk_tokens or default_chunk(tokens, vocab))
+    size = min(max(tokens, 1), chunk_tokens or default_chunk(hidden))
     wide = hidden.dtype if problem.precision == "fast" else times(hidden.dtype)
     count = 2 if chains(problem) else 4
     buffers = [hidden.new_empty(size, vocab, dtype=wide) for _ in range(count)]

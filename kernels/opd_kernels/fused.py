@@ -17,7 +17,11 @@ Run = Callable[..., Measured]
 def weighted_sum(
     problem: Problem, coefficient: Float[Tensor, " tokens"], run: Run, chunk_tokens: int | None
 ) -> tuple[Float[Tensor, ""], PerToken]:
-    """sum(coefficient * divergence) and the measurements; both gradients are taken in this pass."""
+    """sum(coefficient * divergence) and the measurements; both gradients are taken in this pass.
+
+    The first backward scales them and hands them over, so that no copy exists; a second one (a
+    retained graph) runs the pass again.
+    """
     total, *rows = _OnePass.apply(  # type: ignore[no-untyped-call]
         problem.student_hidden,
         problem.student_head,
@@ -64,7 +68,9 @@ class _OnePass(torch.autograd.Function):
             head_gradient=wanted[1],
             chunk_tokens=chunk_tokens,
         )
-        ctx.save_for_backward(out.hidden_gradient, out.head_gradient)
+        ctx.save_for_backward(hidden, head)  # autograd then notices if they change in place
+        ctx.gradients = (out.hidden_gradient, out.head_gradient)
+        ctx.again = (problem, coefficient, run, chunk_tokens)
         rows = [out.rows[name] for name in MEASURED]
         ctx.mark_non_differentiable(*rows)
         total = (coefficient * rows[0].masked_fill(coefficient == 0, 0.0)).sum()
@@ -72,9 +78,26 @@ class _OnePass(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        # Out of place: the saved gradients must survive for a second backward.
-        scaled = [None if g is None else g * upstream.to(g.dtype) for g in ctx.saved_tensors]
-        return *scaled, None, None, None, None
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            gradients = _again(ctx)
+        unchanged = upstream.device.type == "cpu" and upstream.item() == 1.0
+        if not unchanged:
+            gradients = tuple(None if g is None else g.mul_(upstream) for g in gradients)
+        return *gradients, None, None, None, None
+
+
+def _again(ctx: Any) -> tuple[Tensor | None, Tensor | None]:
+    hidden, head = ctx.saved_tensors
+    problem, coefficient, run, chunk_tokens = ctx.again
+    out = run(
+        replace(problem, student_hidden=hidden.detach(), student_head=head.detach()),
+        coefficient,
+        hidden_gradient=ctx.needs_input_grad[0],
+        head_gradient=ctx.needs_input_grad[1],
+        chunk_tokens=chunk_tokens,
+    )
+    return out.hidden_gradient, out.head_gradient
 
 
 class _PerRow(torch.autograd.Function):

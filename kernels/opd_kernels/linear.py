@@ -100,7 +100,7 @@ def linear_log_probability(
 
     if hidden.shape[0] * head.shape[0] <= WHOLE_ELEMENTS:
         return part(hidden, tokens)
-    size = default_chunk(len(hidden), len(head))
+    size = default_chunk(hidden)
     pairs = zip(hidden.split(size), tokens.split(size), strict=True)
     return torch.cat([checkpoint(part, *pair, use_reentrant=False) for pair in pairs])
 
@@ -152,7 +152,7 @@ def _problem(
     keep = None if mask is None else mask.nonzero().flatten()
     return (
         Problem(
-            student_hidden=student_hidden if keep is None else student_hidden[keep],
+            student_hidden=student_hidden if keep is None else student_hidden.index_select(0, keep),
             student_head=student_head[:vocab],
             teachers=tuple(_slice(teacher, keep, vocab) for teacher in teachers),
             divergence=divergence,
@@ -171,7 +171,7 @@ def _slice(teacher: Teacher, keep: Tensor | None, vocab: int) -> Teacher:
     def kept(rows: Tensor | None) -> Tensor | None:
         return rows if rows is None or keep is None else rows[keep]
 
-    hidden = teacher.hidden if keep is None else teacher.hidden[keep]
+    hidden = teacher.hidden if keep is None else teacher.hidden.index_select(0, keep)
     return replace(
         teacher,
         hidden=hidden.detach(),

@@ -34,24 +34,31 @@ void product(const T* a, int64_t lda, const T* b, int64_t ldb, float* c, int64_t
 
 // hidden^T [width, tokens] as the right factor of a product; missing tokens up to `n` are zero.
 template <typename T>
-void pack_transposed(const Tensor& hidden, Tensor& packed) {
+Tensor pack_transposed(const Tensor& hidden, int64_t n) {
   constexpr int64_t pair = sizeof(float) / sizeof(T);  // bf16: two rows of the factor interleaved
-  const int64_t tokens = hidden.size(0), n = packed.size(1), pairs = hidden.size(1) / pair;
+  const int64_t tokens = hidden.size(0), pairs = hidden.size(1) / pair, stride = hidden.stride(0);
+  Tensor packed = n > tokens ? at::zeros({pairs, n, pair}, hidden.options())
+                             : at::empty({pairs, n, pair}, hidden.options());
   const T* from = hidden.const_data_ptr<T>();
-  T* to = packed.data_ptr<T>();
-  for (int64_t j = 0; j < tokens; j++)
-    for (int64_t i = 0; i < pairs; i++)
-      std::memcpy(to + (i * n + j) * pair, from + j * hidden.stride(0) + i * pair, sizeof(float));
+  T* to = packed.mutable_data_ptr<T>();
+  for (int64_t i = 0; i < pairs; i++)
+    for (int64_t j = 0; j < tokens; j++)
+      std::memcpy(to + (i * n + j) * pair, from + j * stride + i * pair, sizeof(float));
+  return packed;
 }
 
-// hidden [tokens, width] as the right factor of a product over tokens.
-void pack_pairs(const Tensor& hidden, Tensor& packed) {
-  const int64_t tokens = hidden.size(0), width = hidden.size(1);
-  const BFloat16* from = hidden.const_data_ptr<BFloat16>();
-  BFloat16* to = packed.data_ptr<BFloat16>();
+// hidden [tokens, width] as the right factor of a product over tokens, padded likewise.
+template <typename T>
+Tensor pack_plain(const Tensor& hidden, int64_t n) {
+  constexpr int64_t pair = sizeof(float) / sizeof(T);
+  const int64_t tokens = hidden.size(0), width = hidden.size(1), stride = hidden.stride(0);
+  Tensor packed = at::zeros({n / pair, width, pair}, hidden.options());
+  const T* from = hidden.const_data_ptr<T>();
+  T* to = packed.mutable_data_ptr<T>();
   for (int64_t j = 0; j < tokens; j++)
     for (int64_t i = 0; i < width; i++)
-      to[((j / 2) * width + i) * 2 + j % 2] = from[j * hidden.stride(0) + i];
+      to[(j / pair * width + i) * pair + j % pair] = from[j * stride + i];
+  return packed;
 }
 
 // C (+)= scale * (head rows) B, the scale per token.
@@ -78,7 +85,7 @@ struct Chunk {
   Maybe normalizer;                   // weighted sum of the teachers' log-normalizers, where cached
   float parameter;
   Maybe coefficient;                  // of the gradient, per token; absent: no gradient
-  Maybe hidden, head_gradient;        // packed hidden states, float32 gradient; absent: frozen head
+  Maybe hidden, head_gradient;        // packed hidden states and what it adds to; absent: frozen head
   Tensor measured;                    // [4, tokens]: divergence, entropy, cross-entropy, agreement
 };
 
@@ -165,9 +172,17 @@ void last_sweep(Chunk& c, const Columns& columns) {
       differentiate<T, K, 4, Safe>(s, z, rows, ld, j, w, columns);
     for (; j < n; j += kLanes) differentiate<T, K, 1, Safe>(s, z, rows, ld, j, w, columns);
     if (!c.head_gradient) return;
-    const int64_t width = c.head_gradient->size(1);
-    product<T>(reinterpret_cast<T*>(s), ld * sizeof(float) / sizeof(T), c.hidden->const_data_ptr<T>(),
-               width, c.head_gradient->data_ptr<float>() + row * width, width, rows, width, n, true);
+    const int64_t width = c.head_gradient->size(1), pitch = ld * sizeof(float) / sizeof(T);
+    const T *gradient = reinterpret_cast<T*>(s), *hidden = c.hidden->const_data_ptr<T>();
+    if (c.head_gradient->scalar_type() == at::kFloat) {
+      float* to = c.head_gradient->mutable_data_ptr<float>() + row * width;
+      product<T>(gradient, pitch, hidden, width, to, width, rows, width, n, true);
+      return;
+    }
+    std::vector<float> scratch(rows * width);  // rounded once per chunk
+    product<T>(gradient, pitch, hidden, width, scratch.data(), width, rows, width, n, false);
+    BFloat16* to = c.head_gradient->mutable_data_ptr<BFloat16>() + row * width;
+    for (int64_t i = 0; i < rows * width; i++) to[i] = (float)to[i] + scratch[i];
   });
 }
 
@@ -190,14 +205,27 @@ void run(Chunk& c) {
   at::native::cpublas::brgemm_release(std::is_same_v<T, BFloat16>);
 }
 
-// One chunk, the fields of `Chunk` in their order. With a coefficient, `student` ends as the gradient
-// in the logits; of bf16 operands, as bf16 in the first half of each of its rows.
-void chunk(std::vector<Tensor> heads, std::vector<Tensor> packed, std::vector<Maybe> scales,
-           Tensor student, Tensor teacher, Tensor weight, Maybe normalizer, int64_t kind,
-           double parameter, Maybe coefficient, Maybe hidden, Maybe head_gradient, Tensor measured) {
-  Chunk c{heads,     packed, scales, student, teacher, weight, normalizer, (float)parameter,
-          coefficient, hidden, head_gradient, measured};
-  auto pick = [&](auto type) {
+Maybe padded(const Maybe& values, int64_t from, int64_t to, int64_t n) {
+  if (!values) return {};
+  Tensor part = at::zeros({n}, values->options());
+  part.slice(0, 0, to - from).copy_(values->slice(0, from, to));
+  return part;
+}
+
+// All tokens, `size` (a multiple of the lanes) at a time. `heads`, `states` and `scales` (per token,
+// where not folded into the states) are the student's, then the teachers'; `hidden` is the student's
+// without a scale. `measured` [4, tokens]:
+// divergence, student entropy, cross-entropy, agreement. Gradients are those of
+// sum(coefficient * divergence); `head_gradient` is added to.
+void divergence(std::vector<Tensor> heads, Tensor hidden, std::vector<Tensor> states, std::vector<Maybe> scales,
+                Tensor weight, Maybe normalizer, int64_t kind, double parameter, Maybe coefficient,
+                Maybe hidden_gradient, Maybe head_gradient, int64_t size, Tensor measured) {
+  const bool half = heads[0].scalar_type() == at::kBFloat16;
+  const int64_t tokens = states[0].size(0), vocab = heads[0].size(0);
+  // The pitch is off a power of two: rows of a tile must not share cache sets.
+  const Tensor student = at::empty({vocab, size + kLanes}, weight.options());
+  const Tensor teacher = at::empty_like(student);
+  auto pick = [&](auto type, Chunk& c) {
     using T = decltype(type);
     switch (kind) {
       case kReverse: return run<T, kReverse>(c);
@@ -209,16 +237,30 @@ void chunk(std::vector<Tensor> heads, std::vector<Tensor> packed, std::vector<Ma
     }
     TORCH_CHECK_VALUE(false, "kind must be in [0, 5], got ", kind);
   };
-  c.heads[0].scalar_type() == at::kBFloat16 ? pick(BFloat16{}) : pick(float{});
+  for (int64_t from = 0; from < tokens; from += size) {
+    const int64_t to = std::min(from + size, tokens), n = (to - from + kLanes - 1) / kLanes * kLanes;
+    auto part = [&](const Tensor& x) { return x.slice(0, from, to); };
+    Chunk c{heads, {}, {}, student.slice(1, 0, n), teacher.slice(1, 0, n),
+            *padded(weight, from, to, n), padded(normalizer, from, to, n), (float)parameter,
+            padded(coefficient, from, to, n), {}, head_gradient, at::empty({4, n}, weight.options())};
+    for (size_t k = 0; k < states.size(); k++) {
+      c.packed.push_back(half ? pack_transposed<BFloat16>(part(states[k]), n)
+                              : pack_transposed<float>(part(states[k]), n));
+      c.scales.push_back(padded(scales[k], from, to, n));
+    }
+    if (head_gradient)
+      c.hidden = half ? pack_plain<BFloat16>(part(hidden), n) : pack_plain<float>(part(hidden), n);
+    half ? pick(BFloat16{}, c) : pick(float{}, c);
+    measured.slice(1, from, to).copy_(c.measured.slice(1, 0, to - from));
+    if (!hidden_gradient) continue;
+    const Tensor logits = half ? student.view(at::kBFloat16) : student;
+    Tensor out = part(*hidden_gradient);
+    at::mm_out(out, logits.slice(1, 0, to - from).t(), heads[0]);
+  }
 }
 
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  m.def("chunk", &chunk, py::call_guard<py::gil_scoped_release>());
-  m.def("pack_transposed", [](Tensor hidden, Tensor packed) {
-    hidden.scalar_type() == at::kBFloat16 ? pack_transposed<BFloat16>(hidden, packed)
-                                          : pack_transposed<float>(hidden, packed);
-  });
-  m.def("pack_pairs", &pack_pairs);
+  m.def("divergence", &divergence, py::call_guard<py::gil_scoped_release>());
 }

@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import sys
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from opd_kernels.chunked import chains, cut, default_chunk
+from opd_kernels.chunked import chains, default_chunk
 from opd_kernels.divergences import Divergence
 from opd_kernels.problem import Measured, Problem, Teacher
 from opd_kernels.row_eager import MEASURED
@@ -61,14 +61,10 @@ def fits(problem: Problem) -> str | None:
 def unavailable(dtype: torch.dtype) -> str | None:
     """None where the extension builds and multiplies in `dtype`, else why not; warns once."""
     try:
-        module = extension()
         one = torch.ones(LANES, 2, dtype=dtype)
-        packed = _packed(module, one, LANES)
-        buffers = [torch.empty(LANES, LANES) for _ in range(2)]
-        weight, out = torch.ones(LANES), torch.empty(4, LANES)
-        module.chunk(
-            [one, one], [packed, packed], [None, None], *buffers, weight, None, 0, 0.0, None, None,
-            None, out,
+        extension().divergence(
+            [one, one], one, [one, one], [None, None], torch.ones(LANES), None, 0, 0.0, None, None,
+            None, LANES, torch.empty(4, LANES),
         )  # fmt: skip
     except Exception as reason:  # a missing compiler, a failed build, a CPU without the product
         LOG.warning("no C++ kernels for %s (%s): the portable path is used", dtype, _line(reason))
@@ -102,92 +98,66 @@ def run(
     chunk_tokens: int | None,
 ) -> Measured:
     """As `chunked.chunked`: logits transposed, products and rows fused in C++."""
-    hidden, heads = (
-        problem.student_hidden,
-        [problem.student_head, *(t.head for t in problem.teachers)],
-    )
-    heads = [head if head.stride(1) == 1 else head.contiguous() for head in heads]
+    hidden, teachers = problem.student_hidden, problem.teachers
+    heads = [_rows(problem.student_head), *(_rows(teacher.head) for teacher in teachers)]
     tokens, vocab = len(hidden), len(heads[0])
-    size = min(max(tokens, 1), chunk_tokens or default_chunk(tokens, vocab))
-    size = -(-size // LANES) * LANES
-    pitch = size + LANES  # off a power of two: rows of a tile must not share cache sets
-    memory = [torch.empty(vocab, pitch) for _ in range(2)]
-    measured = hidden.new_zeros(5, tokens, dtype=torch.float32)
+    size = chunk_tokens or default_chunk(hidden)
+    size = -(-min(max(tokens, 1), size) // LANES) * LANES
+    single = len(teachers) == 1  # its weight acts on the result, not on its logits
+    one = torch.ones(tokens)
+    weights = [one if t.weights is None else t.weights.float() for t in teachers]
+    scale = problem.student_scale / problem.student_temperature
+    factors = [one if single else w for w in weights]
+    factors = [
+        w * (t.scale / problem.teacher_temperature) for t, w in zip(teachers, factors, strict=True)
+    ]
+    states, scales = zip(
+        *map(_folded, [hidden, *(t.hidden for t in teachers)], [scale * one, *factors]), strict=True
+    )
+    kind, parameter, strength = _kind(problem.divergence)
+    outer = weights[0] * strength if single else one
+    c = None if coefficient is None else coefficient.float() * outer * scale
+    # A head's gradient is kept in float32 until it is whole; one chunk is whole at once.
+    rounded = problem.precision == "fast" or tokens <= size
     d_hidden = torch.empty_like(hidden) if hidden_gradient else None
-    d_head = torch.zeros(vocab, hidden.shape[1]) if head_gradient else None
-    for start in range(0, tokens, size):
-        part = slice(start, min(start + size, tokens))
-        n = -(-(part.stop - start) // LANES) * LANES
-        factor = None if coefficient is None else coefficient[part]
-        buffers = [block[:, :n] for block in memory]
-        _chunk(cut(problem, part), heads, buffers, factor, measured[:, part], d_head)
-        if d_hidden is not None:
-            logits = memory[0].view(hidden.dtype)[:, : part.stop - start]
-            torch.mm(logits.T, heads[0], out=d_hidden[part])
+    d_head = None
+    if head_gradient:
+        dtype = hidden.dtype if rounded else torch.float32
+        d_head = torch.zeros(vocab, hidden.shape[1], dtype=dtype)
+    total = one if single else torch.stack(weights).sum(0)
+    normalizer = _normalizer(teachers, [one] if single else weights)
+    out = torch.zeros(5, tokens)
+    extension().divergence(
+        heads, _rows(hidden), list(states), list(scales), total, normalizer, kind, parameter, c,
+        d_hidden, d_head, size, out[:4],
+    )  # fmt: skip
+    if single:
+        for index, by in ((0, outer), (2, weights[0])):
+            out[index] = by * out[index].masked_fill(by == 0, 0.0)
     return Measured(
-        rows=dict(zip(MEASURED, measured, strict=True)),
+        rows=dict(zip(MEASURED, out, strict=True)),
         hidden_gradient=d_hidden,
         head_gradient=None if d_head is None else d_head.to(hidden.dtype),
     )
 
 
-def _chunk(
-    problem: Problem,
-    heads: list[Tensor],
-    buffers: list[Tensor],
-    coefficient: Tensor | None,
-    measured: Tensor,
-    d_head: Tensor | None,
-) -> None:
-    module, n, hidden = extension(), buffers[0].shape[1], problem.student_hidden
-    weights = _weights(problem.teachers, n)
-    single = len(problem.teachers) == 1  # its weight acts on the result, not on its logits
-    scale = problem.student_scale / problem.student_temperature
-    states, factors = [hidden], [torch.full((n,), scale)]
-    for teacher, w in zip(problem.teachers, weights, strict=True):
-        states.append(teacher.hidden)
-        factor = teacher.scale / problem.teacher_temperature
-        factors.append(torch.full((n,), factor) if single else w * factor)
-    packed, scales = zip(*map(partial(_factor, module), states, factors), strict=True)
-    kind, parameter, strength = _kind(problem.divergence)
-    outer = weights[0] * strength if single else torch.ones(n)
-    total = torch.ones(n) if single else torch.stack(weights).sum(0)
-    c = None if coefficient is None else _padded(coefficient, n) * outer * scale
-    hidden_pairs = _pairs(module, hidden, n) if d_head is not None else None
-    normalizer = _normalizer(problem.teachers, weights, n)
-    out = torch.empty(4, n)
-    module.chunk(
-        heads, list(packed), list(scales), *buffers, total, normalizer, kind, parameter, c,
-        hidden_pairs, d_head, out,
-    )  # fmt: skip
-    if single:
-        for index, by in ((0, outer), (2, weights[0])):
-            out[index] = by * out[index].masked_fill(by == 0, 0.0)
-    measured[:4] = out[:, : measured.shape[1]]
-
-
-def _factor(module: ModuleType, states: Tensor, scale: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The packed states with their scale folded in where that loses nothing, else beside them."""
+def _folded(states: Tensor, scale: Tensor) -> tuple[Tensor, Tensor | None]:
+    """States with their scale folded in where that loses nothing, else the scale beside them."""
+    if bool((scale == 1).all()):
+        return _rows(states), None
     if states.dtype == torch.float32 or bool((scale.log2().frac() == 0).all()):
-        folded = (states * scale[: len(states), None]).to(states.dtype)
-        return _packed(module, folded, len(scale)), None
-    return _packed(module, states, len(scale)), scale
+        return (states * scale[:, None]).to(states.dtype), None
+    return _rows(states), scale
 
 
-def _weights(teachers: tuple[Teacher, ...], n: int) -> list[Tensor]:
-    return [torch.ones(n) if t.weights is None else _padded(t.weights, n) for t in teachers]
-
-
-def _normalizer(teachers: tuple[Teacher, ...], weights: list[Tensor], n: int) -> Tensor | None:
-    if any(teacher.log_normalizer is None for teacher in teachers):
-        return None
-    single = len(teachers) == 1
+def _normalizer(teachers: tuple[Teacher, ...], weights: list[Tensor]) -> Tensor | None:
+    """The weighted sum of the cached log-normalizers, where all are cached."""
     terms = [
-        _padded(t.log_normalizer, n) * (1.0 if single else w)
+        w * t.log_normalizer.float()
         for t, w in zip(teachers, weights, strict=True)
         if t.log_normalizer is not None
     ]
-    return torch.stack(terms).sum(0)
+    return torch.stack(terms).sum(0) if len(terms) == len(teachers) else None
 
 
 def _kind(divergence: Divergence) -> tuple[int, float, float]:
@@ -200,28 +170,8 @@ def _kind(divergence: Divergence) -> tuple[int, float, float]:
     return KINDS.index(name), parameter, 1.0
 
 
-def _packed(module: ModuleType, states: Tensor, n: int) -> Tensor:
-    pair = 1 if states.dtype == torch.float32 else 2
-    packed = states.new_zeros(states.shape[1] // pair, n, pair)
-    module.pack_transposed(_rows(states), packed)
-    return packed
-
-
-def _pairs(module: ModuleType, hidden: Tensor, n: int) -> Tensor:
-    """The hidden states, padded to `n` tokens, as the right factor of the head's gradient."""
-    if hidden.dtype == torch.float32:
-        return torch.nn.functional.pad(hidden, (0, 0, 0, n - len(hidden))).contiguous()
-    packed = hidden.new_zeros(n // 2, hidden.shape[1], 2)
-    module.pack_pairs(_rows(hidden), packed)
-    return packed
-
-
 def _rows(states: Tensor) -> Tensor:
     return states if states.stride(1) == 1 else states.contiguous()
-
-
-def _padded(values: Tensor, n: int) -> Tensor:
-    return torch.nn.functional.pad(values.float(), (0, n - len(values)))
 
 
 def _capability() -> str:
