@@ -16,7 +16,7 @@ Cost.     (24 + 4) arms x 10 seeds + 40 search runs, about 2 s each.
 from dataclasses import replace
 from itertools import product
 
-from ablations.baseline import MARKOV, TUNING, distillation, sft_controls
+from ablations.baseline import MARGIN_NATS, MARKOV, TUNING, distillation, sft_controls
 from harness.study.ablation import Ablation, Section
 from harness.training.config import Scheduler
 from harness.trial.config import TrialConfig
@@ -63,6 +63,7 @@ ABLATION = Ablation(
             reference=BASELINE,
             baseline=BASELINE,
             metric="symmetric_kl_nats",
+            margin=MARGIN_NATS,
         )
     },
     figures=("forest", "interaction"),

@@ -18,7 +18,7 @@ Cost.     2 worlds x (10 arms x 10 seeds + 6 families x 5 rates x 2 seeds) cells
 
 from dataclasses import replace
 
-from ablations.baseline import MARKOV, TEXT, TUNING, distillation, sft_controls
+from ablations.baseline import MARGIN_NATS, MARKOV, TEXT, TUNING, distillation, sft_controls
 from harness.study.ablation import Ablation, Section
 from harness.trial.config import TrialConfig
 
@@ -45,6 +45,7 @@ def section(base: TrialConfig, metric: str) -> Section:
         reference="reverse KL",
         baseline="reverse KL",
         metric=metric,
+        margin=MARGIN_NATS,
         headline=("forward KL",),
     )
 

@@ -17,7 +17,7 @@ Cost.     2 worlds x (17 arms x 10 seeds + 5 families x 5 rates x 2 seeds) cells
 
 from dataclasses import replace
 
-from ablations.baseline import MARKOV, TEXT, TUNING, distillation, sft_controls
+from ablations.baseline import MARGIN_NATS, MARKOV, TEXT, TUNING, distillation, sft_controls
 from harness.study.ablation import Ablation, Section
 from harness.trial.config import TrialConfig
 
@@ -49,6 +49,7 @@ def section(base: TrialConfig, metric: str) -> Section:
         reference="full vocabulary",
         baseline="full vocabulary",
         metric=metric,
+        margin=MARGIN_NATS,
         headline=("top-16 student", "sampled token"),
     )
 

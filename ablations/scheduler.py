@@ -19,7 +19,7 @@ Cost.     5 worlds x 8 arms x 10 seeds + 20 tuning runs each, about 2 s a cell.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ablations.baseline import MARKOV, TEXT, TUNING, distillation, sft_controls
+from ablations.baseline import MARGIN_NATS, MARKOV, TEXT, TUNING, distillation, sft_controls
 from harness.domains import Markov
 from harness.study.ablation import Ablation, Section
 from harness.training.config import Scheduler
@@ -56,6 +56,7 @@ def section(base: TrialConfig, metric: str) -> Section:
         reference="by domain",
         baseline="by domain",
         metric=metric,
+        margin=MARGIN_NATS,
         headline=("round robin", "greedy likelihood"),
     )
 

@@ -180,6 +180,20 @@ def figures(names: Names = None, results: Where = LOCAL) -> None:
 
 
 @app.command()
+def report(results: Where = LOCAL) -> None:
+    """Write one self-contained page, `report.html`, of everything in the results folder."""
+    import ablations
+    from harness.report.page import write_page
+
+    with refusals():
+        found = ablations.discover()
+        sections = {
+            name: str(importlib.import_module(f"ablations.{name}").__doc__) for name in found
+        }
+        typer.echo(write_page(list(found.values()), sections, results))
+
+
+@app.command()
 def doctor(results: Where = LOCAL) -> None:
     """What this machine offers, and whether RESULTS can be written to."""
     from harness.study.results import Results

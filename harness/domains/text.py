@@ -23,7 +23,7 @@ INVERSE = (pow(PRIME, -1, 2**64) + 2**63) % 2**64 - 2**63
 class Text:
     """Ids: 256 bytes, BOS, then `tags` domain tags. Position 0 holds the tag, or BOS.
 
-    Either a built-in `corpus` (its first `limit_bytes`), or `path` to the user's own text.
+    A built-in `corpus` (its first `limit_bytes`), or, before it, `path` to the user's own text.
     Documents are cut into pieces, equal pieces are dropped, and every piece is dealt to one split,
     so that no window of one split overlaps with another's; windows that occur in two splits all
     the same (licences, tables) are left out of both. `demonstration_fraction` of the bytes
@@ -42,8 +42,8 @@ class Text:
     sequence_tokens: int = 48
 
     def __post_init__(self) -> None:
-        if (self.corpus is None) == (self.path is None):
-            raise ValueError(f"exactly one of corpus and path must be given for {self.name!r}")
+        if self.corpus is None and self.path is None:
+            raise ValueError(f"corpus or path must be given for {self.name!r}")
         if not 0 < self.demonstration_fraction <= 0.5:
             raise ValueError(
                 f"demonstration_fraction must be in (0, 0.5], got {self.demonstration_fraction}"
@@ -68,11 +68,12 @@ class Text:
 
     @cached_property
     def _documents(self) -> list[bytes]:
-        if self.corpus is not None:
-            return built_in(self.corpus, self.limit_bytes)
-        return read_documents(Path(str(self.path)))
+        if self.path is not None:
+            return read_documents(Path(self.path))
+        assert self.corpus is not None
+        return built_in(self.corpus, self.limit_bytes)
 
-    @property
+    @cached_property
     def corpus_digest(self) -> str:
         """Names the bytes: what a built-in corpus holds depends on the Python version."""
         digest = hashlib.sha256()

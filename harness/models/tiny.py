@@ -117,8 +117,8 @@ class TinyPolicy(nn.Module):
             raise ValueError(f"temperature must be positive, got {temperature}")
         batch, start = prompts.shape
         vocabulary = self.head.shape[0]
-        noise = torch.empty(completion_tokens, batch, vocabulary).exponential_(generator=generator)
-        noise.log_().neg_()  # Gumbel
+        noise = torch.rand(completion_tokens, batch, vocabulary, generator=generator)
+        noise.clamp_min_(1e-30).log_().neg_().log_().neg_()  # Gumbel
         tokens = torch.cat([prompts, prompts.new_zeros(batch, completion_tokens)], dim=1)
         logits = torch.empty(batch, completion_tokens, vocabulary)
         new = prompts

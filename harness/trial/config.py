@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from harness.domains import DomainConfig
+from harness.domains import DomainConfig, Text
 from harness.models.tiny import TinyShape
 from harness.training.config import Distill, Keep, MatchedSft, Sft
 
@@ -67,17 +67,27 @@ class TrialConfig:
 
 
 def normal_form(value: Any) -> Any:
-    """Plain JSON of a configuration: every field, defaults too, and the type of every object."""
+    """Plain JSON of a configuration: every field, defaults too, and the type of every object.
+
+    A domain that reads files gives their digest too, so that other text is another cell.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: normal_form(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"type": type(value).__name__} | fields
+        form = {"type": type(value).__name__}
+        if isinstance(value, Text):
+            form["corpus_digest"] = value.corpus_digest
+        return form | {
+            f.name: normal_form(getattr(value, f.name)) for f in dataclasses.fields(value)
+        }
     if isinstance(value, tuple | list):
         return [normal_form(entry) for entry in value]
     return value
 
 
 def from_normal_form(form: Any, expected: Any = TrialConfig) -> Any:
-    """The object whose `normal_form` this is; raises ValueError on an unknown type or field."""
+    """The object whose `normal_form` this is.
+
+    Raises ValueError on an unknown type or field, and on text that is no longer what it was.
+    """
     if isinstance(form, list):
         arguments = typing.get_args(expected)
         return tuple(from_normal_form(entry, arguments[0]) for entry in form)
@@ -89,11 +99,16 @@ def from_normal_form(form: Any, expected: Any = TrialConfig) -> Any:
     if name not in classes:
         raise ValueError(f"type must be one of {sorted(classes)}, got {name!r}")
     hints = typing.get_type_hints(classes[name])
+    form = dict(form)
+    corpus_digest = form.pop("corpus_digest", None)
     unknown = set(form) - set(hints) - {"type"}
     if unknown:
         raise ValueError(f"{name} has no field {sorted(unknown)[0]!r}; it has {sorted(hints)}")
     fields = {k: from_normal_form(v, hints[k]) for k, v in form.items() if k != "type"}
-    return classes[name](**fields)
+    value = classes[name](**fields)
+    if corpus_digest is not None and corpus_digest != value.corpus_digest:
+        raise ValueError(f"the text of domain {value.name!r} has changed since this was planned")
+    return value
 
 
 def digest(config: TrialConfig, seed: int) -> str:

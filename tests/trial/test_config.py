@@ -1,6 +1,7 @@
 """Does a configuration keep its identity, and refuse what it cannot be?"""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,18 @@ def test_unknown_type_and_field_are_named() -> None:
         from_normal_form({**form, "method": {**form["method"], "type": "Magic"}})
     with pytest.raises(ValueError, match="Distill has no field 'spell'"):
         from_normal_form({**form, "method": {**form["method"], "spell": 1}})
+
+
+def test_other_text_is_another_trial(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one two three four " * 2000)
+    config = replace(TEXT, domains=(replace(TEXT.domains[0], path=str(tmp_path)), TEXT.domains[1]))
+    before, form = digest(config, 0), normal_form(config)
+    assert before != digest(TEXT, 0)
+    (tmp_path / "a.txt").write_text("four three two one " * 2000)
+    again = replace(config, domains=tuple(replace(domain) for domain in config.domains))
+    assert digest(again, 0) != before
+    with pytest.raises(ValueError, match="the text of domain 'sources' has changed"):
+        from_normal_form(form)
 
 
 def test_domains_must_agree() -> None:
