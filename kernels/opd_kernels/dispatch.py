@@ -10,13 +10,15 @@ from opd_kernels.fused import Run
 from opd_kernels.problem import Problem
 
 Implementation = Literal["auto", "reference", "chunked", "cpu", "triton"]
+SMALL_LOGITS = 2**20
 
 
 def choose(problem: Problem, implementation: Implementation) -> tuple[str, Run | None]:
     """The name of what runs, and its one-pass function; None for the reference.
 
-    `auto` takes the C++ path on a CPU, Triton on CUDA, and `chunked` where they do not fit. Asked
-    for by name, one that does not fit is refused with the reason.
+    `auto` takes the C++ path on a CPU, Triton on CUDA, and `chunked` where they do not fit; but the
+    reference where those few float32 logits are held at no cost. Asked for by name, one that does
+    not fit is refused with the reason.
     """
     if implementation == "reference":
         if getattr(problem.support, "skip_below", 0.0):
@@ -34,7 +36,19 @@ def choose(problem: Problem, implementation: Implementation) -> tuple[str, Run |
             return "triton", row_triton.run
         if implementation == "triton":
             raise ValueError(f"implementation triton does not fit: {reason}")
+    if implementation == "auto" and _is_small(problem):
+        return "reference", None
     return "chunked", chunked
+
+
+def _is_small(problem: Problem) -> bool:
+    """Whether a loop over chunks would cost more than the logits themselves."""
+    states, head = problem.student_hidden, problem.student_head
+    return (
+        states.dtype == head.dtype == torch.float32
+        and len(states) * len(head) <= SMALL_LOGITS
+        and not getattr(problem.support, "skip_below", 0.0)
+    )
 
 
 def doctor() -> dict[str, str]:
