@@ -14,7 +14,7 @@ Expect.   The difference grows with the gap and crosses zero: near 0.4 nats agai
           markov, a little higher against equal FLOPs, and not within reach on either world when the
           teachers' own training counts.  A wider teacher of the same gap is no better than a
           longer-trained one.  On text the crossings lie lower, as its demonstrations are fewer.
-Cost.     2 worlds x (10 arms + 8 controls) x 10 seeds and 2 x 13 families x 4 rates x 2 seeds.
+Cost.     2 worlds x (10 arms + 8 controls) x 10 seeds and 2 x 13 families x 5 rates x 2 seeds.
 """
 
 from dataclasses import replace

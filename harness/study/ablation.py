@@ -34,7 +34,7 @@ class Profile:
 
 PROFILES: Mapping[ProfileName, Profile] = {
     "smoke": Profile(name="smoke", seeds=2, tuning_trials=1, tuning_seeds=1, shrink=20),
-    "quick": Profile(name="quick", seeds=10, tuning_trials=4, tuning_seeds=2),
+    "quick": Profile(name="quick", seeds=10, tuning_trials=5, tuning_seeds=2),
     "paper": Profile(name="paper", seeds=20, tuning_trials=9, tuning_seeds=3),
 }
 
