@@ -1,7 +1,10 @@
 """What is decided before a model is trained?"""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
+
+from opd_kernels import SampledToken, TopK, parse_divergence, parse_support
 
 Scheduler = Literal["by_domain", "round_robin", "greedy_likelihood", "soft_likelihood", "random"]
 Prefix = Literal["student", "teacher", "data"]
@@ -23,8 +26,15 @@ class Optimization:
             raise ValueError(f"learning_rate must be in (0, 1), got {self.learning_rate}")
         if not 0 <= self.final_fraction <= 1:
             raise ValueError(f"final_fraction must be in [0, 1], got {self.final_fraction}")
-        if self.gradient_clip_norm <= 0:
+        if not self.gradient_clip_norm > 0:
             raise ValueError(f"gradient_clip_norm must be positive, got {self.gradient_clip_norm}")
+        _require_at_least("warmup_steps", self.warmup_steps, 0)
+        _require_at_least("weight_decay", self.weight_decay, 0)
+
+
+def _require_at_least(argument: str, value: float, low: int) -> None:
+    if not low <= value < math.inf:
+        raise ValueError(f"{argument} must be at least {low} and finite, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +45,10 @@ class Sft:
     batch_sequences: int
     optimization: Optimization
 
+    def __post_init__(self) -> None:
+        _require_at_least("steps", self.steps, 0)
+        _require_at_least("batch_sequences", self.batch_sequences, 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Distill:
@@ -43,7 +57,10 @@ class Distill:
     `divergence` and `support` are written as opd_kernels parses them: `reverse_kl`, `jsd(0.5)`;
     `full`, `top_k(16, student, tail)`, `sampled_token(policy_gradient)`.
     `anchor_weight` adds that much cross-entropy on a demonstration batch of the same size.
-    `discount` acts on the sampled-token return only.
+    `temperature` divides the logits of whoever samples, of the student and of every teacher.
+
+    Raises ValueError for what the loss would not act on: a `discount` without a return, a
+    `divergence` of a sampled token, a sampled token that the student did not draw.
     """
 
     steps: int
@@ -56,6 +73,37 @@ class Distill:
     anchor_weight: float = 0.0
     discount: float = 0.0
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        parse_divergence(self.divergence)
+        _require_at_least("steps", self.steps, 1)
+        _require_at_least("batch_sequences", self.batch_sequences, 1)
+        _require_at_least("anchor_weight", self.anchor_weight, 0)
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
+        if not 0 <= self.discount <= 1:
+            raise ValueError(f"discount must be in [0, 1], got {self.discount}")
+        self._check_sampled_token()
+
+    def _check_sampled_token(self) -> None:
+        support = parse_support(self.support)
+        sampled = isinstance(support, SampledToken)
+        returns = isinstance(support, SampledToken) and support.estimator == "policy_gradient"
+        if self.discount and not returns:
+            raise ValueError(
+                "discount acts on sampled_token(policy_gradient) only and must be 0, "
+                f"got {self.discount} with {self.support}"
+            )
+        if sampled and self.divergence != "reverse_kl":
+            raise ValueError(
+                "divergence acts on full and top_k only and must be reverse_kl, "
+                f"got {self.divergence} with {self.support}"
+            )
+        if sampled and self.prefix != "student":
+            raise ValueError(
+                f"prefix must be student with {self.support}, whose gradient is that of tokens "
+                f"which the student drew, got {self.prefix}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,3 +125,29 @@ class MatchedSft:
     match: Match
     batch_sequences: int
     optimization: Optimization
+
+    def __post_init__(self) -> None:
+        _require_at_least("batch_sequences", self.batch_sequences, 1)
+
+
+def check_fit(
+    name: str, method: Sft | Distill | MatchedSft | Keep, domains: int, vocabulary_size: int
+) -> None:
+    """ValueError where `method` cannot run on so many domains of such a vocabulary.
+
+    Every domain has an equal share of each batch; a top-k loss needs k tokens.
+    """
+    if isinstance(method, Keep):
+        return
+    if isinstance(method, MatchedSft):
+        check_fit(f"{name}.reference", method.reference, domains, vocabulary_size)
+    if method.batch_sequences % domains:
+        raise ValueError(
+            f"{name}.batch_sequences must be a positive multiple of the {domains} domains, "
+            f"got {method.batch_sequences}"
+        )
+    support = parse_support(method.support) if isinstance(method, Distill) else None
+    if isinstance(support, TopK) and support.k > vocabulary_size:
+        raise ValueError(
+            f"{name}.support: k must be at most the vocabulary, {vocabulary_size}, got {support}"
+        )

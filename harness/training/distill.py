@@ -52,8 +52,12 @@ def train_distill(
         if config.prefix == "student":
             ledger.generate(parameters, positions, tokens)
         elif config.prefix == "teacher":
-            ledger.generate(teachers[0].flop_parameters, positions, tokens)
-        weights, states = schedule(scheduler, teachers, rollouts, domain, step, streams, ledger)
+            for k, teacher in enumerate(teachers):
+                own = rollouts.is_completion[domain == k, 1:]
+                ledger.generate(teacher.flop_parameters, own.numel(), int(own.sum()))
+        weights, states = schedule(
+            scheduler, teachers, rollouts, domain, step, streams, ledger, config.temperature
+        )
         loss = objective(student, teachers, rollouts, weights, states)
         ledger.train(parameters, positions, tokens)
         if config.anchor_weight > 0:
@@ -78,8 +82,12 @@ def schedule(
     step: int,
     streams: Streams,
     ledger: Ledger,
+    temperature: float = 1.0,
 ) -> tuple[Float[Tensor, "rollouts teachers"], list[Tensor]]:
-    """Weights, and per teacher the states of the rollouts it has a say in, in row order."""
+    """Weights, and per teacher the states of the rollouts it has a say in, in row order.
+
+    A rollout's likelihood is that at the `temperature` it was drawn with.
+    """
     inputs = rollouts.tokens[:, :-1]
 
     def score(teacher: Policy, rows: Bool[Tensor, " rollouts"]) -> Tensor:
@@ -94,7 +102,8 @@ def schedule(
         states = [score(teacher, everything) for teacher in teachers]
         pairs = zip(teachers, states, strict=True)
         likelihood = torch.stack(
-            [token_log_probability(t, s, rollouts).sum(dim=1) for t, s in pairs], dim=1
+            [token_log_probability(t, s, rollouts, temperature).sum(dim=1) for t, s in pairs],
+            dim=1,
         )
     weights = scheduler(
         Evidence(

@@ -61,7 +61,10 @@ class Objective:
         weights: Float[Tensor, "rollouts teachers"],
         teacher_states: Sequence[Tensor],
     ) -> Float[Tensor, ""]:
-        """sum_k sum_t w_k(t) D(student_t, teacher_k,t) / completion tokens, in nats."""
+        """sum_k sum_t w_k(t) D(student_t, teacher_k,t) / completion tokens, in nats.
+
+        Exactly 0 where nothing was completed.
+        """
         states = student.hidden(rollouts.tokens[:, :-1])
         total = torch.zeros(())
         for k, teacher in enumerate(teachers):
@@ -77,7 +80,7 @@ class Objective:
             weight = weights[rows, k]
             loss = self._sampled if isinstance(self.support, SampledToken) else self._dense
             total = total + loss(student, teacher, part, states[rows], teacher_states[k], weight)
-        return total / rollouts.is_completion.sum()
+        return total / rollouts.is_completion.sum().clamp_min(1)
 
     def _dense(
         self,

@@ -81,7 +81,13 @@ def collect(
             policy_step=step,
         )
     parts = [
-        teacher.sample(of_domain, completion_tokens, streams.noise, end_token=domains[0].end_token)
+        teacher.sample(
+            of_domain,
+            completion_tokens,
+            streams.noise,
+            end_token=domains[0].end_token,
+            temperature=temperature,
+        )
         for teacher, of_domain in zip(teachers, prompts.split(rows), strict=True)
     ]
     return Rollouts(
