@@ -25,7 +25,8 @@ def shared_model(
     """The model that `form` describes: read from `root`, or made by `train` out of `blank`.
 
     Content-addressed, so equal descriptions share a file and different ones never do. Whoever
-    comes second waits for the first. Raises ValueError with the path where a file was changed.
+    comes second waits for the first. Raises ValueError with the path where a file was changed or
+    is missing.
     """
     root.mkdir(parents=True, exist_ok=True)
     name = content_digest(form)
@@ -42,6 +43,8 @@ def shared_model(
             os.replace(partial, description)
             return model, facts
     entry = json.loads(description.read_text())
+    if not weights.exists():
+        raise ValueError(f"{weights}: missing; delete {description.name} to have it made again")
     if _sha256(weights) != entry["sha256"]:
         raise ValueError(f"{weights}: checksum differs from the one recorded beside it")
     model.load(weights)

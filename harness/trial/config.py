@@ -6,12 +6,12 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from harness.domains import DomainConfig, Text
 from harness.models.tiny import TinyShape
-from harness.training.config import Distill, Keep, MatchedSft, Sft
+from harness.training.config import Distill, Keep, MatchedSft, Sft, check_fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,8 @@ class Specialist:
     def __post_init__(self) -> None:
         if self.gap_nats is not None and not self.gap_nats > 0:
             raise ValueError(f"gap_nats must be positive, got {self.gap_nats}")
+        if self.check_every_steps < 1:
+            raise ValueError(f"check_every_steps must be at least 1, got {self.check_every_steps}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,11 @@ class Evaluation:
     sequences: int = 128
     curve_sequences: int = 32
     curve_points: int = 4
+
+    def __post_init__(self) -> None:
+        for name, low in {"sequences": 1, "curve_sequences": 1, "curve_points": 0}.items():
+            if getattr(self, name) < low:
+                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +71,10 @@ class TrialConfig:
             values = [getattr(domain, shared) for domain in self.domains]
             if len(set(values)) > 1:
                 raise ValueError(f"domains must share one {shared}, got {values}")
+        if self.specialist.width is not None:
+            replace(self.student, width=self.specialist.width)
+        check_fit("base", self.base, len(self.domains), self.domains[0].vocabulary_size)
+        check_fit("method", self.method, len(self.domains), self.domains[0].vocabulary_size)
 
 
 def normal_form(value: Any) -> Any:

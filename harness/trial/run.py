@@ -1,5 +1,6 @@
 """What does one configuration with one seed come to?"""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +26,20 @@ def run_trial(
     """Train and measure one cell: a pure function of configuration, seed and split.
 
     Base model and specialists come from `cache`, or are made and put there. A training that
-    diverges is an outcome; its metrics are those of the last finite weights.
+    diverges is an outcome, theirs too; it is measured as far as it came. So is a metric that is
+    not finite at the end.
     """
-    student = base_model(config, seed, cache)
-    made = [specialist(config, i, student, seed, cache) for i in range(len(config.domains))]
+    try:
+        student = base_model(config, seed, cache)
+        made = [specialist(config, i, student, seed, cache) for i in range(len(config.domains))]
+    except Diverged as diverged:
+        return Outcome(
+            status="diverged",
+            metrics={},
+            curve={},
+            budget=Ledger().as_record(),
+            cause=f"base or specialist: {diverged}",
+        )
     teachers, facts = [teacher for teacher, _ in made], [entry for _, entry in made]
     ledger = Ledger(teacher_flops=int(sum(entry["flops"] for entry in facts)))
     method = _with_steps(config, student, teachers, ledger.teacher_flops)
@@ -47,14 +58,24 @@ def run_trial(
     except Diverged as diverged:
         cause = str(diverged)
     ledger.seconds = time.monotonic() - started
+    metrics = measure(config.evaluation.sequences)
+    cause = cause or _not_finite(metrics)
     return Outcome(
         status="finished" if cause is None else "diverged",
-        metrics=measure(config.evaluation.sequences),
+        metrics=metrics,
         curve={"evaluation": curve.evaluation, "training": curve.training},
         budget=ledger.as_record(),
         cause=cause,
         facts=teacher_facts(facts) | strength(config, teachers, held_out, seed),
     )
+
+
+def _not_finite(metrics: Metrics) -> str | None:
+    """Names the first metric that the last update broke, after the loss had been looked at."""
+    for metric, values in metrics.items():
+        if not all(value is None or math.isfinite(value) for value in values.values()):
+            return f"{metric} is not finite at the end"
+    return None
 
 
 def strength(

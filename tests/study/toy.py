@@ -38,11 +38,11 @@ def config(steps: int = 1, milliseconds: int = 0) -> TrialConfig:
     return TrialConfig(
         domains=(Markov(name="a", source_seed=1), Markov(name="b", source_seed=2)),
         student=TinyShape(),
-        base=Sft(steps=milliseconds, batch_sequences=1, optimization=optimization),
+        base=Sft(steps=milliseconds, batch_sequences=2, optimization=optimization),
         specialist=Specialist(
             gap_nats=0.1, training=Sft(steps=1, batch_sequences=1, optimization=optimization)
         ),
-        method=Distill(steps=steps, batch_sequences=1, optimization=optimization),
+        method=Distill(steps=steps, batch_sequences=2, optimization=optimization),
         evaluation=Evaluation(),
     )
 

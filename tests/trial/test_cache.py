@@ -62,3 +62,12 @@ def test_changed_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="checksum differs") as caught:
         shared_model(tmp_path, {"a": 1}, lambda: policy(0), Trainer())
     assert str(weights) in str(caught.value)
+
+
+def test_missing_weights_are_named(tmp_path: Path) -> None:
+    shared_model(tmp_path, {"a": 1}, lambda: policy(0), Trainer())
+    (weights,) = tmp_path.glob("*.safetensors")
+    weights.unlink()
+    with pytest.raises(ValueError, match=r"missing; delete \w+\.json to have it made again") as c:
+        shared_model(tmp_path, {"a": 1}, lambda: policy(0), Trainer())
+    assert str(weights) in str(c.value)
