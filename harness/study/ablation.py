@@ -8,12 +8,15 @@ from harness.training.config import Keep, MatchedSft
 from harness.trial.config import TrialConfig, changed_fields
 
 ProfileName = Literal["smoke", "quick", "paper"]
+Range = tuple[float, float] | tuple[str, ...]
+"""(low, high), searched in logarithms; or choices, as the text that `override` takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """How much is spent: seeds to confirm on, trials and seeds to tune with, and the scale.
 
+    `search_trials` is what a family of `Tuning.searches` gets in place of `tuning_trials`.
     `shrink` divides the steps of every training; only `smoke` uses it, and its tables say so.
     """
 
@@ -21,6 +24,7 @@ class Profile:
     seeds: int
     tuning_trials: int
     tuning_seeds: int
+    search_trials: int = 40
     shrink: int = 1
 
     def confirm_seeds(self) -> range:
@@ -33,9 +37,11 @@ class Profile:
 
 
 PROFILES: Mapping[ProfileName, Profile] = {
-    "smoke": Profile(name="smoke", seeds=2, tuning_trials=1, tuning_seeds=1, shrink=20),
-    "quick": Profile(name="quick", seeds=10, tuning_trials=5, tuning_seeds=2),
-    "paper": Profile(name="paper", seeds=20, tuning_trials=9, tuning_seeds=3),
+    "smoke": Profile(
+        name="smoke", seeds=2, tuning_trials=1, tuning_seeds=1, search_trials=2, shrink=20
+    ),
+    "quick": Profile(name="quick", seeds=10, tuning_trials=5, tuning_seeds=2, search_trials=40),
+    "paper": Profile(name="paper", seeds=20, tuning_trials=9, tuning_seeds=3, search_trials=100),
 }
 
 
@@ -45,14 +51,24 @@ class Tuning:
 
     `parameters` maps a dotted path of TrialConfig to its (low, high) range, searched in logarithms.
     Arms of one family share what is found; an arm that `families` does not name is its own family.
+
+    `searches` gives a family parameters of its own in place of `parameters`, choices among them,
+    and `Profile.search_trials` of trials. Such a family is the result of a search, not an arm tuned
+    on equal terms: what it gains over the best arm of a factorial tells about the search. The best
+    of many trials looks better than it is (winner's curse), so only fresh seeds count.
     """
 
-    parameters: Mapping[str, tuple[float, float]]
+    parameters: Mapping[str, Range]
     families: Mapping[str, str] = field(default_factory=dict)
+    searches: Mapping[str, Mapping[str, Range]] = field(default_factory=dict)
 
     def family(self, arm: str) -> str:
         """The family whose tuned setting `arm` runs with."""
         return self.families.get(arm, arm)
+
+    def ranges(self, family: str) -> Mapping[str, Range]:
+        """What is searched for a family."""
+        return self.searches.get(family, self.parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +101,8 @@ class Ablation:
     """One question over one or more worlds.
 
     Raises ValueError for an arm that changes a field outside `varies`, for two arms with one
-    configuration, and for a reference, baseline or pair that is not among the arms.
+    configuration, for a reference, baseline or pair that is not among the arms, and for a search
+    of no arm's family or of a field that is neither in `varies` nor tuned in every family.
 
     `factors` gives an arm's level of every factor, for a factorial (`interaction` in `figures`
     asks for its ANOVA) or for a curve per level (`break_even` draws one per `source`).
@@ -102,6 +119,23 @@ class Ablation:
     def __post_init__(self) -> None:
         for world, section in self.worlds.items():
             self._check(f"{self.name}/{world}", section)
+        self._check_searches()
+
+    def _check_searches(self) -> None:
+        arms = {arm for section in self.worlds.values() for arm in section.cells()}
+        families = {self.tuning.family(arm) for arm in arms}
+        allowed = {*self.varies, *self.tuning.parameters}
+        for family, ranges in self.tuning.searches.items():
+            if family not in families:
+                raise ValueError(
+                    f"{self.name}: searches must name families among {sorted(families)}, "
+                    f"got {family!r}"
+                )
+            for path in ranges:
+                if path not in allowed:
+                    raise ValueError(
+                        f"{self.name}: {family!r} searches {path!r}; it may {sorted(allowed)}"
+                    )
 
     def _check(self, where: str, section: Section) -> None:
         cells = section.cells()

@@ -5,21 +5,35 @@ of workers, goes on where it stopped, and ablations that search the same share e
 """
 
 import math
-import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import optuna
-from optuna.distributions import FloatDistribution
-from optuna.trial import TrialState
+from optuna.trial import Trial, TrialState
 
+from harness.study.ablation import Range
 from harness.study.plan import Cell, Where, seed_cells
 from harness.study.runs import EXPLORE, Known
-from harness.trial.config import TrialConfig, content_digest, normal_form, override_all
+from harness.study.space import (
+    Values,
+    check_ranges,
+    distributions,
+    fits,
+    grid,
+    inside,
+    place,
+    rounded,
+    with_values,
+)
+from harness.trial.config import TrialConfig, content_digest, normal_form
 
 GRID_TRIALS = 5
-Values = dict[str, float]
+GRID_FRACTION = 4
+"""The grid has a quarter of the trials, and `GRID_TRIALS` at least."""
+BATCH_TRIALS = 4
+"""What TPE is asked at a time: enough for a few workers, whatever their number."""
+ASKS_AT_MOST = 1000
 Lookup = Callable[[str], Known | None]
 
 
@@ -30,16 +44,14 @@ class Search:
     world: str
     profile: str
     representative: TrialConfig
-    parameters: Mapping[str, tuple[float, float]]
+    parameters: Mapping[str, Range]
     trials: int
     seeds: range
     metric: str
     higher_is_better: bool
 
     def __post_init__(self) -> None:
-        for path, (low, high) in self.parameters.items():
-            if not 0 < low < high:
-                raise ValueError(f"tuning range of {path} must have 0 < low < high: {low}, {high}")
+        check_ranges(self.parameters, self.representative)
 
     @property
     def key(self) -> str:
@@ -65,32 +77,6 @@ class Found:
 
     values: Values | None = None
     cells: tuple[Cell, ...] = ()
-
-
-def grid(parameters: Mapping[str, tuple[float, float]], points: int) -> list[Values]:
-    """`points` settings on levels of equal ratio, ends included; the middle if there is one.
-
-    Several parameters form a Latin square: each takes every level once, in a fixed shuffle.
-    """
-    places = [i / (points - 1) for i in range(points)] if points > 1 else [0.5]
-    columns = []
-    for number, (low, high) in enumerate(parameters.values()):
-        levels = [_rounded(low * (high / low) ** place) for place in places]
-        if number:
-            random.Random(number).shuffle(levels)
-        columns.append(levels)
-    return [dict(zip(parameters, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _rounded(value: float) -> float:
-    """Three digits: a learning rate that can be read, and typed again."""
-    return float(f"{value:.3g}")
-
-
-def with_values(config: TrialConfig, values: Values) -> TrialConfig:
-    """The configuration with tuned values put in."""
-    made: TrialConfig = override_all(config, {path: repr(v) for path, v in values.items()})
-    return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,16 +117,20 @@ def replay(search: Search, known: Lookup) -> Found:
     First the grid, whole, on one tuning seed after the other; what is above the median of those
     left is pruned between seeds. (Optuna's MedianPruner compares with trials that happened to end
     before, so its choice would depend on the number of workers.) Then TPE (Bergstra et al. 2011),
-    pruned against the same medians. The best mean over all tuning seeds wins; ties go to the
-    smaller value.
+    in batches and pruned against the same medians. The best mean over all tuning seeds wins; ties
+    go to the smaller number and the choice named first.
+
+    Values that a configuration refuses together are no trial: the grid leaves them out, and TPE is
+    asked again. Raises ValueError where it has nothing else to offer.
     """
     if not search.parameters:
         return Found(values={})
-    settings = grid(search.parameters, min(search.trials, GRID_TRIALS))
+    asked = min(search.trials, max(GRID_TRIALS, search.trials // GRID_FRACTION))
+    settings = [v for v in grid(search.parameters, asked) if fits(search.representative, v)]
     points = [_point(search, values, known) for values in settings]
     medians: list[float] = []
-    left = points
-    for seed in range(len(search.seeds)):
+    left = list(points)
+    for seed in range(len(search.seeds) if points else 0):
         missing = [point.cells[seed] for point in left if point.scores[seed] is None]
         if missing:
             return Found(cells=tuple(missing))
@@ -148,25 +138,27 @@ def replay(search: Search, known: Lookup) -> Found:
         if seed + 1 < len(search.seeds):
             left = [point for point in left if point.mean(seed + 1) <= medians[seed]]
     study = _study_of(search, points, left)
-    for _ in range(search.trials - len(points)):
-        point = _next_point(search, study, medians, known)
-        if isinstance(point, Cell):
-            return Found(cells=(point,))
-        left += [point] if point else []
-    best = min(left, key=lambda point: (point.mean(len(search.seeds)), *point.values.values()))
+    for start in range(len(points), search.trials, BATCH_TRIALS):
+        size = min(BATCH_TRIALS, search.trials - start)
+        batch = [_ask(search, study, medians, known) for _ in range(size)]
+        waits_for = {asked.cell.digest: asked.cell for asked in batch if asked.cell}
+        if waits_for:
+            return Found(cells=tuple(waits_for.values()))
+        left += [asked.point for asked in batch if asked.tell(study, len(search.seeds))]
+    seeds = len(search.seeds)
+    best = min(left, key=lambda point: (point.mean(seeds), place(point.values, search.parameters)))
     return Found(values=best.values)
 
 
-def _distributions(search: Search) -> dict[str, FloatDistribution]:
-    return {
-        path: FloatDistribution(low, high, log=True)
-        for path, (low, high) in search.parameters.items()
-    }
-
-
 def _study_of(search: Search, points: Sequence[Point], left: Sequence[Point]) -> optuna.Study:
-    """What the grid has shown, as TPE reads it."""
-    sampler = optuna.samplers.TPESampler(seed=0, n_startup_trials=len(points))
+    """What the grid has shown, as TPE reads it.
+
+    All parameters are drawn together, and what is still running counts as bad (constant liar), so
+    that a batch is spread out.
+    """
+    sampler = optuna.samplers.TPESampler(
+        seed=0, n_startup_trials=len(points), multivariate=True, constant_liar=True
+    )
     study = optuna.create_study(sampler=sampler)
     for point in points:
         seen = {seed: score for seed, score in enumerate(point.scores) if score is not None}
@@ -174,8 +166,8 @@ def _study_of(search: Search, points: Sequence[Point], left: Sequence[Point]) ->
         study.add_trial(
             optuna.trial.create_trial(
                 state=TrialState.COMPLETE if complete else TrialState.PRUNED,
-                params={p: _inside(v, search.parameters[p]) for p, v in point.values.items()},
-                distributions=dict(_distributions(search)),
+                params={p: inside(v, search.parameters[p]) for p, v in point.values.items()},
+                distributions=distributions(search.parameters),
                 value=point.mean(len(search.seeds)) if complete else None,
                 intermediate_values=seen,
             )
@@ -183,23 +175,41 @@ def _study_of(search: Search, points: Sequence[Point], left: Sequence[Point]) ->
     return study
 
 
-def _inside(value: float, bounds: tuple[float, float]) -> float:
-    """Rounding may lead out of the range by the third digit."""
-    return min(max(value, bounds[0]), bounds[1])
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A setting that TPE asked for: the cell it waits for, or none where it ended or was pruned."""
+
+    trial: Trial
+    point: Point
+    cell: Cell | None = None
+    pruned: bool = False
+
+    def tell(self, study: optuna.Study, seeds: int) -> bool:
+        """Let TPE know how it ended; returns whether it went through all seeds."""
+        for seed, score in enumerate(self.point.scores):
+            if score is not None:
+                self.trial.report(score, seed)
+        if self.pruned:
+            study.tell(self.trial, state=TrialState.PRUNED)
+        else:
+            study.tell(self.trial, self.point.mean(seeds))
+        return not self.pruned
 
 
-def _next_point(
-    search: Search, study: optuna.Study, medians: Sequence[float], known: Lookup
-) -> Point | Cell | None:
-    """The setting that TPE asks for; the cell it waits for; None where it was pruned."""
-    trial = study.ask(dict(_distributions(search)))
-    point = _point(search, {p: _rounded(v) for p, v in trial.params.items()}, known)
+def _ask(search: Search, study: optuna.Study, medians: Sequence[float], known: Lookup) -> Asked:
+    """The next setting of TPE that a configuration accepts, as far as it is known."""
+    for _ in range(ASKS_AT_MOST):
+        trial = study.ask(distributions(search.parameters))
+        values: Values = {path: rounded(value) for path, value in trial.params.items()}
+        if fits(search.representative, values):
+            break
+        study.tell(trial, state=TrialState.FAIL)
+    else:
+        raise ValueError(f"{search.world}: {ASKS_AT_MOST} settings in a row refused, last {values}")
+    point = _point(search, values, known)
     for seed, score in enumerate(point.scores):
         if score is None:
-            return point.cells[seed]
-        trial.report(score, seed)
+            return Asked(trial=trial, point=point, cell=point.cells[seed])
         if seed + 1 < len(medians) and point.mean(seed + 1) > medians[seed]:
-            study.tell(trial, state=TrialState.PRUNED)
-            return None
-    study.tell(trial, point.mean(len(search.seeds)))
-    return point
+            return Asked(trial=trial, point=point, pruned=True)
+    return Asked(trial=trial, point=point)

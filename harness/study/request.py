@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.domains import Text
 from harness.domains.base import SPLITS, stream
-from harness.study.ablation import Ablation, Profile, Section, shrunk
+from harness.study.ablation import Ablation, Profile, Range, Section, shrunk
 from harness.study.suggest import did_you_mean
 from harness.trial.config import TrialConfig, override_all
 
@@ -33,10 +33,10 @@ class Request:
             if arm in wanted
         }
 
-    def tuned_parameters(self, config: TrialConfig) -> dict[str, tuple[float, float]]:
-        """The ranges to search for an arm like `config`: what it has, and what was not set."""
+    def tuned_parameters(self, family: str, config: TrialConfig) -> dict[str, Range]:
+        """The ranges to search for a family of arms like `config`: what it has and was not set."""
         fixed = {text.partition("=")[0] for text in self.sets}
-        ranges = self.ablation.tuning.parameters
+        ranges = self.ablation.tuning.ranges(family)
         return {p: r for p, r in ranges.items() if p not in fixed and _has(config, p)}
 
 

@@ -1,18 +1,20 @@
 """How far is one request: what is tuned, what is to be run next, what is done?"""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from harness.study.explore import Found, Search, Values, replay, with_values
+from harness.study.explore import Found, Search, replay
 from harness.study.plan import Cell, Where, seed_cells
 from harness.study.request import Request
 from harness.study.runs import EXPLORE, Known, Runs
+from harness.study.space import Values, at_end, with_values
 from harness.trial.config import TrialConfig
 
 DEFAULT_SECONDS = {"smoke": 1.0, "quick": 10.0, "paper": 10.0}
+NAMED_FAMILIES = 4
 
 
 @dataclass(kw_only=True)
@@ -39,11 +41,16 @@ class Schedule:
     def advance(self) -> None:
         """Take in what the runs files have come to hold: searches go on, or end."""
         for family in self._families:
-            if family.found.values is None:
+            if family.found.values is None and self._can_go_on(family):
                 family.found = replay(family.search, partial(self._explored, family))
                 if family.found.values is not None:
                     self._plan(family, family.found.values)
         self._runs.file_copies(self.cells())
+
+    def _can_go_on(self, family: Family) -> bool:
+        """A replay takes time, and without one of the cells it waits for it comes to the same."""
+        waits_for = family.found.cells
+        return not waits_for or any(self._runs.explored(cell.digest) for cell in waits_for)
 
     def _explored(self, family: Family, digest: str) -> Known | None:
         known = self._runs.explored(digest)
@@ -112,14 +119,16 @@ class Schedule:
         }
 
     def tuned_lines(self) -> list[str]:
-        """The same in words, a line per parameter; an end of the range is marked."""
-        ranges = self.request.ablation.tuning.parameters
-        lines: dict[str, list[str]] = {}
-        for name, values in self.tuned().items():
-            for path, value in values.items():
-                mark = " (end of range)" if value in ranges[path] else ""
-                lines.setdefault(path, []).append(f"{name} {value:g}{mark}")
-        return [f"tuned {path}: {', '.join(found)}" for path, found in lines.items()]
+        """The same in words, a line per setting found; an end of the range is marked.
+
+        Of many families with one setting some are named; the plan has all.
+        """
+        families: dict[str, list[str]] = {}
+        for family in self._families:
+            if family.found.values:
+                name = f"{family.world}/{next(iter(family.arms))}"
+                families.setdefault(_in_words(family), []).append(name)
+        return [f"tuned {words}: {_some(names)}" for words, names in families.items()]
 
     def as_json(self) -> dict[str, Any]:
         """The plan: which digest stands for which arm and seed, once that is known."""
@@ -138,6 +147,20 @@ class Schedule:
         }
 
 
+def _in_words(family: Family) -> str:
+    """What was found, as `--set` takes it."""
+    ranges = family.search.parameters
+    return ", ".join(
+        f"{path}={value}" + (" (end of range)" if at_end(value, ranges[path]) else "")
+        for path, value in (family.found.values or {}).items()
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_FAMILIES
+    return ", ".join(names[:NAMED_FAMILIES]) + (f" and {more} more" if more > 0 else "")
+
+
 def _families(request: Request) -> Iterator[Family]:
     """A search per family and world; its representative is the family's first arm as declared."""
     tuning, profile = request.ablation.tuning, request.profile
@@ -147,13 +170,14 @@ def _families(request: Request) -> Iterator[Family]:
         families: dict[str, dict[str, TrialConfig]] = {}
         for arm, config in everything.configs(section).items():
             families.setdefault(tuning.family(arm), {})[arm] = config
-        for arms in families.values():
+        for family, arms in families.items():
+            searched = family in tuning.searches
             search = Search(
                 world=world,
                 profile=profile.name,
                 representative=next(iter(arms.values())),
-                parameters=request.tuned_parameters(next(iter(arms.values()))),
-                trials=profile.tuning_trials,
+                parameters=request.tuned_parameters(family, next(iter(arms.values()))),
+                trials=profile.search_trials if searched else profile.tuning_trials,
                 seeds=profile.explore_seeds(),
                 metric=section.metric,
                 higher_is_better=section.higher_is_better,

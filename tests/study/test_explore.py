@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.study.explore import Found, Search, grid, replay
+from harness.study.explore import Found, Search, replay
 from harness.study.results import Results
 from harness.study.runs import Known, RunsFile
+from harness.study.space import grid
 from harness.trial.record import Status
 from tests.study import toy
 
@@ -82,12 +83,13 @@ def test_the_grid_is_asked_for_at_once_and_the_worse_half_of_it_only_once() -> N
     assert found.values == {toy.RATE: 0.002}
 
 
-def test_after_the_grid_the_sampler_goes_on_alone_and_always_the_same_way() -> None:
-    found, rounds = run_through(search(trials=8), bowl)
-    assert (found, rounds) == run_through(search(trials=8), bowl)
-    assert all(len(asked) == 1 for asked in rounds[2:])
+def test_after_the_grid_the_sampler_goes_on_in_batches_and_always_the_same_way() -> None:
+    found, rounds = run_through(search(trials=11), bowl)
+    assert (found, rounds) == run_through(search(trials=11), bowl)
+    fresh = [sum(seed == 1000 for _, seed in asked) for asked in rounds[2:]]
+    assert [count for count in fresh if count] == [4, 2]
     rates = {rate for asked in rounds for rate, _ in asked}
-    assert len(rates) == 8
+    assert len(rates) == 11
     assert all(RANGE[0] <= rate <= RANGE[1] for rate in rates)
 
 
@@ -133,6 +135,11 @@ def test_one_trial_takes_the_middle_and_no_parameters_no_trial() -> None:
     assert len(rounds) == 1
     nothing = dataclasses.replace(search(), parameters={})
     assert replay(nothing, lambda digest: None) == Found(values={})
+
+
+def test_the_key_of_a_search_over_numbers_stays_what_it_was() -> None:
+    """Results that were filed under it must be found again."""
+    assert search().key == "edda2e3df71f842d"
 
 
 def test_equal_searches_have_one_key_and_others_another() -> None:

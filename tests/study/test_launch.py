@@ -117,7 +117,18 @@ def test_what_was_found_is_said_and_an_end_of_the_range_marked(tmp_path: Path) -
         toy.study(tmp_path, wanted)
         runs = Runs(Results(root=tmp_path))
         runs.refresh()
-        assert Schedule(wanted, runs).tuned_lines() == [f"tuned {toy.RATE}: toy/arm 1 {words}"]
+        assert Schedule(wanted, runs).tuned_lines() == [f"tuned {toy.RATE}={words}: toy/arm 1"]
+
+
+def test_families_that_found_the_same_share_a_line(tmp_path: Path) -> None:
+    wanted = toy.asked(toy.ablation(range(1, 8), tuned=True))
+    toy.study(tmp_path, wanted)
+    runs = Runs(Results(root=tmp_path))
+    runs.refresh()
+    assert Schedule(wanted, runs).tuned_lines() == [
+        f"tuned {toy.RATE}=0.002: toy/arm 1, toy/arm 2, toy/arm 3, toy/arm 4 and 3 more"
+    ]
+    assert len(Schedule(wanted, runs).tuned()) == 7
 
 
 def test_ablations_that_share_a_representative_share_its_search(tmp_path: Path) -> None:

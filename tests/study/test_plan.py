@@ -47,8 +47,8 @@ def test_what_is_only_valid_together_is_set_together() -> None:
 
 def test_a_parameter_that_is_set_is_not_tuned() -> None:
     made = toy.request(toy.ablation(tuned=True), toy.FAST, [f"{toy.RATE}=0.004"])
-    assert made.tuned_parameters(toy.config()) == {}
-    assert toy.request(toy.ablation(tuned=True), toy.FAST).tuned_parameters(toy.config())
+    assert made.tuned_parameters("arm 1", toy.config()) == {}
+    assert toy.request(toy.ablation(tuned=True), toy.FAST).tuned_parameters("arm 1", toy.config())
 
 
 def test_smoke_shortens_every_training() -> None:
