@@ -10,14 +10,16 @@ Varies.   Divergence (reverse, forward KL), support (full vocabulary, the studen
 Measure.  markov, as in kl_direction.  Blocked ANOVA (seed = block), type II, omega squared.
 Expect.   Scheduler explains most, the gap second; divergence matters only under the wrong teacher
           (interaction); support least.  The searched design is by_domain with the large gap.
-Cost.     (24 + 4) arms x 10 seeds + 40 search runs, about 2 s each.
+Cost.     (25 + 3) arms x 10 seeds + 20 tuning runs + a search of 40 trials on two seeds, most of
+          them pruned after one; about 2 s each.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
 from ablations.baseline import MARGIN_NATS, MARKOV, TUNING, distillation, sft_controls
-from harness.study.ablation import Ablation, Section
+from harness.study.ablation import Ablation, Range, Section
 from harness.training.config import Scheduler
 from harness.trial.config import TrialConfig
 
@@ -49,16 +51,34 @@ def design(divergence: str, support: str, scheduler: str, gap: str) -> TrialConf
     return replace(MARKOV, method=method, specialist=specialist)
 
 
+SEARCHED = "searched (TPE)"
+SEARCH: Mapping[str, Range] = {
+    **TUNING.parameters,
+    "method.divergence": ("reverse_kl", "forward_kl", "jsd(0.5)", "skew_reverse_kl(0.1)"),
+    "method.support": (
+        "full",
+        "top_k(4, student, tail)",
+        "top_k(16, student, tail)",
+        "sampled_token(policy_gradient)",
+    ),
+    "method.scheduler": ("by_domain", "round_robin", "greedy_likelihood", "soft_likelihood"),
+    "specialist.gap_nats": ("0.1", "0.2", "0.3"),
+}
+"""More levels than the factorial has. A sampled token has no divergence but the reverse."""
+
 BASELINE = "reverse | full | by domain | 0.1"
 
 ABLATION = Ablation(
     name="design_search",
     question="Which choice matters most, and do the choices depend on one another?",
     varies=("method.divergence", "method.support", "method.scheduler", "specialist.gap_nats"),
-    tuning=replace(TUNING, families=dict.fromkeys(FACTORS, "designs")),
+    tuning=replace(TUNING, families=dict.fromkeys(FACTORS, "designs"), searches={SEARCHED: SEARCH}),
     worlds={
         "markov": Section(
-            arms={arm: design(**levels) for arm, levels in FACTORS.items()},
+            arms={
+                **{arm: design(**levels) for arm, levels in FACTORS.items()},
+                SEARCHED: replace(MARKOV, specialist=replace(MARKOV.specialist, gap_nats=0.2)),
+            },
             controls=sft_controls(design(**FACTORS[BASELINE])),
             reference=BASELINE,
             baseline=BASELINE,
