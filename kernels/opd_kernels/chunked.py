@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opd_kernels.problem import Measured, Problem, Teacher
 from opd_kernels.products import add_outer, back, into, times
-from opd_kernels.row_eager import MEASURED, chained_rows, single_rows
+from opd_kernels.row_eager import MEASURED, chained_rows, rows_at_once, single_rows
 from opd_kernels.supports import FullVocab
 
 Rows = Callable[..., None]
@@ -172,6 +172,6 @@ def _frequent_columns(
     if not isinstance(support, FullVocab) or support.skip_below == 0.0:
         return None
     likely = torch.zeros_like(student[0], dtype=torch.bool)
-    for rows in student.split(max(1, len(student) // 64)):
+    for rows in student.split(rows_at_once(student)):
         likely |= (rows.softmax(-1) >= support.skip_below).any(0)
     return likely.nonzero().flatten()

@@ -1,15 +1,18 @@
 """When and how is the C++ path used? Build on first use, packing, one call per chunk."""
 
 import hashlib
+import importlib.util
 import logging
 import os
 import shutil
 import sys
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import torch
+from filelock import FileLock
 from jaxtyping import Float
 from torch import Tensor
 
@@ -74,18 +77,35 @@ def unavailable(dtype: torch.dtype) -> str | None:
 
 @lru_cache
 def extension() -> ModuleType:
-    """The built module, cached by the digest of sources, flags, capability and torch version."""
-    from torch.utils.cpp_extension import load  # imports setuptools: only when needed
+    """The built module, cached by the digest of sources, flags, capability and torch version.
+
+    Built in a directory of its own and moved into place whole, under a lock that dies with its
+    process: a killed build leaves nothing that another would wait for.
+    """
+    from torch.utils.cpp_extension import get_default_build_root, load  # slow: only when needed
 
     flags = ["-O3", "-fno-math-errno", "-Wno-psabi", *FLAGS.get(_capability(), ())]
-    recipe = [torch.__version__, _capability(), *flags, *(path.read_text() for path in SOURCES)]
-    digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
-    if (
-        shutil.which("ninja") is None
-    ):  # pip puts it beside the interpreter, which need not be on PATH
-        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    LOG.info("building the C++ kernels, once: about a minute")
-    module: ModuleType = load(f"opd_kernels_{digest}", [str(SOURCES[0])], extra_cflags=flags)
+    recipe = [sys.version, torch.__version__, _capability(), *flags]
+    recipe += [path.read_text() for path in SOURCES]
+    name = "opd_kernels_" + hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
+    cache = Path(get_default_build_root()) / name
+    cache.mkdir(parents=True, exist_ok=True)
+    library = cache / f"{name}.so"
+    with FileLock(cache / "build.lock"):
+        if not library.exists():
+            LOG.info("building the C++ kernels, once: about a minute")
+            if shutil.which("ninja") is None:  # pip puts it beside the interpreter
+                os.environ["PATH"] = (
+                    f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+                )
+            with TemporaryDirectory(dir=cache) as folder:
+                load(name, [str(SOURCES[0])], extra_cflags=flags, build_directory=folder)
+                (Path(folder) / library.name).replace(library)
+    spec = importlib.util.spec_from_file_location(name, library)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -22,6 +22,7 @@ MEASURED = (
     "top1_agreement",
     "dropped_mass",
 )
+STEP_ELEMENTS = 2**17
 
 
 def single_rows(
@@ -36,7 +37,7 @@ def single_rows(
     """One teacher, whose weights and log-normalizer are in `problem`; `out` may be either input."""
     one = problem.teachers[0]
     closed = str(problem.divergence) == "reverse_kl" and isinstance(problem.support, FullVocab)
-    step = max(1, len(student) // 64)  # the temporaries of a step stay below a fifth of a buffer
+    step = rows_at_once(student)
     for start in range(0, len(student), step):
         rows = slice(start, min(start + step, len(student)))
         cap, temperature = problem.student_softcap, problem.student_temperature
@@ -70,7 +71,7 @@ def chained_rows(
     columns: Int[Tensor, " kept"] | None,
 ) -> None:
     """Reverse KL to several teachers at once; `mixture` is sum_k w_k Z_k. No softcap."""
-    step = max(1, len(student) // 64)
+    step = rows_at_once(student)
     for start in range(0, len(student), step):
         rows = slice(start, min(start + step, len(student)))
         s, z = (logits[rows].to(times(logits.dtype)) for logits in (student, mixture))
@@ -81,6 +82,11 @@ def chained_rows(
         measured[:, rows] = values
         if gradient is not None:
             student[rows] = gradient
+
+
+def rows_at_once(logits: Tensor) -> int:
+    """Few enough that a step's temporaries stay below a fifth of a buffer, or in a cache."""
+    return max(1, len(logits) // 64, STEP_ELEMENTS // logits.shape[1])
 
 
 def _capped(
