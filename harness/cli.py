@@ -98,6 +98,7 @@ def run(
     `opd run kl_direction --set domains.0.path=my_texts/ --results results/mine`
     """
     from harness.console import watch
+    from harness.report.headline import write_headline
     from harness.study.request import check_domains, requests
     from harness.study.results import Results
 
@@ -105,6 +106,8 @@ def run(
         asked = requests(chosen(names), profile_named(profile), settings or (), arms or ())
         check_domains(asked)
         code = watch(asked, Results(root=results), workers or os.cpu_count() or 1, runner)
+        for path in write_headline(chosen(None), results):
+            typer.echo(path)
     raise typer.Exit(code)
 
 
@@ -159,13 +162,16 @@ def status(
 
 @app.command()
 def tables(names: Names = None, results: Where = LOCAL) -> None:
-    """Make the tables again from the runs: the same bytes."""
+    """Make the tables again from the runs, the headline of all ablations too: the same bytes."""
+    from harness.report.headline import write_headline
     from harness.report.write import write_tables
 
     with refusals():
         for ablation in chosen(names):
             for path in write_tables(ablation, results):
                 typer.echo(path)
+        for path in write_headline(chosen(None), results):
+            typer.echo(path)
 
 
 @app.command()
