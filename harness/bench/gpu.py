@@ -30,11 +30,12 @@ def check(implementation: Implementation) -> float:
         getattr(exact.teacher, name).copy_(getattr(given.teacher, name))
     ours(given, implementation)()
     ours(exact, "reference")()
-    pairs = ((given.hidden.grad, exact.hidden.grad), (given.head.grad, exact.head.grad))
-    errors = [
-        (a.double() - b).norm() / b.norm() for a, b in pairs if a is not None and b is not None
-    ]
-    return float(max(errors))
+    errors = []
+    for x, y in ((given.hidden, exact.hidden), (given.head, exact.head)):
+        assert x.grad is not None
+        assert y.grad is not None
+        errors.append(((x.grad.double() - y.grad).norm() / y.grad.norm()).item())
+    return max(errors)
 
 
 def milliseconds(step: Step) -> float:
