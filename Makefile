@@ -11,7 +11,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 RUN = $(BIN)/opd run $(1) --profile $(PROFILE) --workers $(WORKERS) --results $(RESULTS)
 
-.PHONY: help setup ablate-all tables figures report reference test check bench bench-check FORCE
+.PHONY: help setup ablate-all tables figures report reference test check \
+	bench bench-check bench-peers bench-gpu FORCE
 .DEFAULT_GOAL := help
 
 help:  ## this list; variables: PROFILE (smoke, quick, paper), WORKERS (cores), RESULTS (folder)
@@ -52,8 +53,14 @@ check: $(READY)  ## ruff, formatting, mypy --strict
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: $(READY)  ## time the kernels
-	$(BIN)/pytest tests/bench -q --benchmark-only -o addopts=--import-mode=importlib
+bench: $(READY)  ## time the losses beside their floor: one table, in RESULTS/bench
+	OMP_NUM_THREADS=1 $(BIN)/python -m harness.bench.table --results $(RESULTS)
 
-bench-check: $(READY)  ## fail where a kernel became slower than its committed baseline
-	$(BIN)/python -m harness.bench.gate
+bench-check: $(READY)  ## fail where a loss became slower than its committed baseline
+	OMP_NUM_THREADS=1 $(BIN)/python -m harness.bench.gate
+
+bench-peers: $(READY)  ## the same table with Liger and TRL, in an environment of their own
+	OMP_NUM_THREADS=1 $(BIN)/python -m harness.bench.peers --results $(RESULTS)
+
+bench-gpu: $(READY)  ## on a CUDA machine: build, check and time, in five minutes
+	$(BIN)/python -m harness.bench.gpu
