@@ -42,9 +42,17 @@ def name(gap_nats: float, source: str) -> str:
 
 
 def with_gap(base: TrialConfig, gap_nats: float, source: str) -> TrialConfig:
-    """`base` with teachers of that strength."""
-    width = None if source == "data" else WIDER * base.student.width
-    return replace(base, specialist=replace(base.specialist, gap_nats=gap_nats, width=width))
+    """`base` with teachers of that strength.
+
+    A small gap is passed within ten updates of an early base, so there every update is checked.
+    """
+    making = replace(
+        base.specialist,
+        gap_nats=gap_nats,
+        width=None if source == "data" else WIDER * base.student.width,
+        check_every_steps=1 if gap_nats <= 0.25 else base.specialist.check_every_steps,
+    )
+    return replace(base, specialist=making)
 
 
 def controls(base: TrialConfig, match: Match) -> dict[str, tuple[TrialConfig, list[str]]]:
@@ -58,7 +66,8 @@ def controls(base: TrialConfig, match: Match) -> dict[str, tuple[TrialConfig, li
     if match == "tokens":
         return {label: (sft_control(base, match), arms["data"] + arms["width"])}
     if match == "flops":
-        wide = with_gap(base, base.specialist.gap_nats or GAPS_NATS[0], "width")
+        making = replace(base.specialist, width=WIDER * base.student.width)
+        wide = replace(base, specialist=making)
         return {
             label: (sft_control(base, match), arms["data"]),
             "SFT (flops, wide teacher)": (sft_control(wide, match), arms["width"]),
@@ -96,7 +105,7 @@ def section(base: TrialConfig, metric: str, match: Match) -> Section:
 ABLATION = Ablation(
     name="specialist_gap",
     question="How strong must specialists be before distillation beats SFT on the same budget?",
-    varies=("specialist.gap_nats", "specialist.width"),
+    varies=("specialist.gap_nats", "specialist.width", "specialist.check_every_steps"),
     tuning=replace(TUNING, families={name(gap, "width"): name(gap, "data") for gap in GAPS_NATS}),
     worlds={
         f"{world}-{match.replace('_', '-')}": section(base, metric, match)
