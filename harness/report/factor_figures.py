@@ -17,6 +17,8 @@ from harness.report.outcomes import World
 from harness.report.style import BAND, BLUE, MUTED, ORANGE, blank, line_styles, note
 from harness.study.ablation import Ablation
 
+GAP_TICKS = tuple(digit * 10.0**power for power in range(-4, 2) for digit in (1, 2, 5))
+
 
 def break_even_curve(ablation: Ablation, world: World) -> Figure:
     """OPD minus SFT against the measured gap: a panel per source, a line per seed."""
@@ -59,11 +61,11 @@ def _gap_panel(axes: Axes, world: World, arms: list[str], found: BreakEven | Non
     if not gaps.size:
         note(axes, "no seed finished at every level")
         return
-    ticks = gaps.mean(axis=0)
-    axes.set_xticks(ticks, [f"{gap:.2g}" for gap in ticks])
+    low, high = gaps.min() / 1.15, gaps.max() * 1.15
+    ticks = [tick for tick in GAP_TICKS if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.plot(gaps, differences, ".", color=BLUE, alpha=0.5, markersize=5, zorder=3)
-    low, high = gaps.min() / 1.15, gaps.max() * 1.15
     axes.set_xlim(low, high)
     if found is None:
         return
