@@ -46,7 +46,7 @@ def section(base: TrialConfig, metric: str) -> Section:
         baseline="reverse KL",
         metric=metric,
         margin=MARGIN_NATS,
-        headline=("forward KL",),
+        headline=("reverse KL", "forward KL"),
     )
 
 

@@ -31,7 +31,7 @@ def write_headline(ablations: Sequence[Ablation], results: Path) -> list[Path]:
 
 
 def headline_table(ablations: Sequence[Ablation], results: Path) -> Table:
-    """The headline contrasts, the baseline against every matched SFT, and the break-even gaps."""
+    """The headline contrasts, a reference that is one against every SFT, the break-even gaps."""
     rows: list[tuple[Cell, ...]] = []
     notes = [
         "Difference: mean over paired seeds on the primary metric, nats, positive = better, with "
@@ -69,7 +69,7 @@ def _chosen(ablation: Ablation, records: Sequence[TrialRecord]) -> Iterator[Verd
         if verdict.headline:
             yield verdict
     for verdict in control_verdicts(ablation, records):
-        if verdict.arm == ablation.worlds[verdict.world].baseline:
+        if verdict.headline and verdict.arm == ablation.worlds[verdict.world].reference:
             yield verdict
 
 

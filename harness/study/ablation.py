@@ -77,8 +77,9 @@ class Section:
 
     Every arm is compared with `reference`, a key of `controls` or of `arms`. `baseline` is the arm
     that all others vary; `metric` is primary; `higher_is_better` gives its sign. `margin` bounds
-    what counts as equivalent, in the metric's unit; `headline` names the contrasts that the README
-    quotes. `pairs` maps an arm to a control of its own, in place of `reference`.
+    what counts as equivalent, in the metric's unit; `headline` names the arms whose contrasts the
+    README quotes (for the reference, those with every matched control). `pairs` maps an arm to a
+    control of its own, in place of `reference`.
     """
 
     arms: Mapping[str, TrialConfig]

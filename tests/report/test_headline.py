@@ -14,20 +14,20 @@ def filed(made: Ablation, lines: list[TrialRecord], results: Path) -> Ablation:
     return made
 
 
-def test_headline_contrasts_and_the_baseline_against_every_control(tmp_path: Path) -> None:
+def test_headline_contrasts_and_the_reference_against_every_control(tmp_path: Path) -> None:
     arms = varied(3)
     first, second, third = arms
-    made = ablation(arms, headline=(second,))
+    made = ablation(arms, reference=first, headline=(first, second))
     filed(made, records(made, {first: 0.3, second: 0.1}), tmp_path)
     table = headline_table([made], tmp_path)
     contrasts = [(row[2].values["arm"], row[2].values["control"]) for row in table.rows]
     assert contrasts == [
-        (second, "SFT (flops)"),
+        (second, first),
         (first, "SFT (tokens)"),
         (first, "SFT (flops)"),
         (first, "SFT (end_to_end)"),
     ]
-    assert [row[-1].values["verdict"] for row in table.rows] == ["better"] * 4
+    assert [row[-1].values["verdict"] for row in table.rows] == ["worse"] + ["better"] * 3
     assert third not in to_markdown([table], "title")
 
 
