@@ -188,15 +188,15 @@ def figures(names: Names = None, results: Where = LOCAL) -> None:
 @app.command()
 def report(results: Where = LOCAL) -> None:
     """Write one self-contained page, `report.html`, of everything in the results folder."""
-    import ablations
     from harness.report.page import write_page
 
     with refusals():
-        found = ablations.discover()
+        found = chosen(None)
         sections = {
-            name: str(importlib.import_module(f"ablations.{name}").__doc__) for name in found
+            ablation.name: str(importlib.import_module(f"ablations.{ablation.name}").__doc__)
+            for ablation in found
         }
-        typer.echo(write_page(list(found.values()), sections, results))
+        typer.echo(write_page(found, sections, results))
 
 
 @app.command()

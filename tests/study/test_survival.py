@@ -25,6 +25,7 @@ def wanted() -> Request:
 
 def plan(root: Path) -> None:
     """A planner with two workers of its own, to be killed or stopped."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where it is ignored
     results = Results(root=root)
     pool = toy.Pool(results, nested=True)
     try:

@@ -100,7 +100,7 @@ def run(config: TrialConfig, seed: int, cache: Path, *, held_out: Split) -> Outc
         status="diverged" if diverged else "finished",
         metrics={"nats": {"a": nats, "b": nats, "macro": nats}},
         curve={"evaluation": {"step": [0.0, 1.0]}, "training": {}},
-        budget={"trained_tokens": 1.0},
+        budget={"trained_tokens": 1.0, "flops": 1.0, "teacher_flops": 1.0},
         cause="NaN" if diverged else None,
     )
 
