@@ -48,7 +48,8 @@ def test_a_smoke_run_is_said_to_show_nothing(tmp_path: Path) -> None:
 
 
 def test_same_bytes_again_and_nothing_without_records(tmp_path: Path) -> None:
-    made = ablation(varied(2))
+    arms = varied(2)
+    made = ablation(arms, headline=tuple(arms))
     assert write_headline([made], tmp_path) == []
     filed(made, records(made, {}), tmp_path)
     before = [path.read_bytes() for path in write_headline([made], tmp_path)]
