@@ -65,7 +65,7 @@ def varied(count: int) -> dict[str, TrialConfig]:
     """`count` arms that differ by their divergence; the first is BASE."""
     names = ["reverse KL", "forward KL", *(f"JSD({k / 10})" for k in range(1, 20))][:count]
     changed = {
-        name: replace(BASE, method=replace(BASE.method, divergence=f"jsd({i})"))
+        name: replace(BASE, method=replace(BASE.method, divergence=f"jsd({(i + 1) / 99})"))
         for i, name in enumerate(names)
     }
     return {**changed, names[0]: BASE}
@@ -190,13 +190,13 @@ def factorial_ablation() -> Ablation:
     """A full factorial of two divergences, three supports and two gaps."""
     arms, factors = {}, {}
     for divergence in ("reverse_kl", "forward_kl"):
-        for support in ("full", "top_k(4, student, tail)", "sampled_token(policy_gradient)"):
+        for support in ("full", "top_k(4, student, tail)", "top_k(16, student, tail)"):
             for gap in (0.25, 0.5):
                 arm = f"{divergence} {support} {gap}"
                 method = replace(BASE.method, divergence=divergence, support=support)
                 specialist = replace(BASE.specialist, gap_nats=gap)
                 arms[arm] = replace(BASE, method=method, specialist=specialist)
-                factors[arm] = {"divergence": divergence, "support": support.split("(")[0],
+                factors[arm] = {"divergence": divergence, "support": support.split(",")[0],
                                 "gap": str(gap)}  # fmt: skip
     made = ablation(arms, name="design_search")
     return replace(made, figures=("forest", "interaction"), factors=factors)

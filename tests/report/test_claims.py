@@ -15,7 +15,7 @@ from tests.report.synthetic import BASE, ablation, gap_ablation, records
 
 def arms(*names: str) -> dict:
     return {
-        name: replace(BASE, method=replace(BASE.method, discount=i / 100))
+        name: replace(BASE, method=replace(BASE.method, temperature=1 + i / 100))
         for i, name in enumerate(names)
     }
 
