@@ -84,6 +84,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         path = stem.with_name(f"{stem.name}.{suffix}")
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         figure.savefig(partial, format=suffix, dpi=PIXELS_PER_INCH, metadata=entries)
+        figure.set_layout_engine("none")  # fitted once: it takes as long as drawing does
         partial.replace(path)
         paths.append(path)
     return paths

@@ -35,6 +35,11 @@ class Schedule:
         self.request = request
         self._runs = runs
         self._families = list(_families(request))
+        self._keys = [
+            (world, arm)
+            for world, section in request.ablation.worlds.items()
+            for arm in request.configs(section)
+        ]
         self._cells: dict[tuple[str, str], list[Cell]] = {}
         self.advance()
 
@@ -71,13 +76,8 @@ class Schedule:
 
     def cells(self) -> list[Cell]:
         """The confirm cells of every arm whose tuning is done, in declared order."""
-        planned = (self._cells.get(key, []) for key in self._keys())
+        planned = (self._cells.get(key, []) for key in self._keys)
         return [cell for cells in planned for cell in cells]
-
-    def _keys(self) -> Iterator[tuple[str, str]]:
-        for world, section in self.request.ablation.worlds.items():
-            for arm in self.request.configs(section):
-                yield world, arm
 
     def wanted(self) -> list[Cell]:
         """What can be run now and is not known: tuning first, since others wait for it."""
@@ -92,7 +92,7 @@ class Schedule:
 
     def counts(self) -> tuple[int, int]:
         """Cells done and in all; a search that goes on counts as long as it can get."""
-        done, total = 0, len(list(self._keys())) * self.request.profile.seeds
+        done, total = 0, len(self._keys) * self.request.profile.seeds
         for family in self._families:
             done += len(family.explored)
             ended = family.found.values is not None
@@ -133,7 +133,7 @@ class Schedule:
     def as_json(self) -> dict[str, Any]:
         """The plan: which digest stands for which arm and seed, once that is known."""
         worlds: dict[str, dict[str, Any]] = {}
-        for world, arm in self._keys():
+        for world, arm in self._keys:
             cells = self._cells.get((world, arm))
             digests = {str(cell.seed): cell.digest for cell in cells} if cells else None
             worlds.setdefault(world, {})[arm] = digests
