@@ -21,19 +21,22 @@ class Specialist:
     `gap_nats` is the held-out cross-entropy of the base minus the specialist's, on its domain.
     Training stops at the first check that passes the target, or after `training.steps`; without a
     target it takes them all.
+    Both are measured on `gap_sequences` sequences.
     `width` above the student's makes a wider teacher, trained from its own initialisation.
     """
 
     gap_nats: float | None
     training: Sft
     check_every_steps: int = 10
+    gap_sequences: int = 256
     width: int | None = None
 
     def __post_init__(self) -> None:
         if self.gap_nats is not None and not self.gap_nats > 0:
             raise ValueError(f"gap_nats must be positive, got {self.gap_nats}")
-        if self.check_every_steps < 1:
-            raise ValueError(f"check_every_steps must be at least 1, got {self.check_every_steps}")
+        for name in ("check_every_steps", "gap_sequences"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from harness.domains.base import Domain, Split, stream
 from harness.models.policy import Policy
-from harness.training.sft import cross_entropy
 from opd_kernels import forward_kl, reverse_kl
 
 Metrics = dict[str, dict[str, float | None]]
@@ -63,12 +63,12 @@ def held_out(
     """Cross-entropy on the domain's own sequences, and the exact forward KL where it is known."""
     generator = stream(seed, f"held out/{domain.name}")
     batch = domain.demonstrations(sequences, split, generator)
-    total, tokens = cross_entropy(student, batch)
-    values = {"cross_entropy_nats": float(total) / tokens}
+    counted = batch.is_completion[:, 1:]
+    mine = _log_probabilities(student, batch.tokens, counted)
+    next_tokens = batch.tokens[:, 1:][counted]
+    values = {"cross_entropy_nats": float(F.nll_loss(mine, next_tokens))}
     truth = domain.source_log_probabilities(batch.tokens)
     if truth is not None:
-        counted = batch.is_completion[:, 1:]
-        mine = _log_probabilities(student, batch.tokens, counted)
         values["source_forward_kl_nats"] = float(forward_kl(mine, truth[:, 1:][counted]).mean())
     return values
 

@@ -66,7 +66,7 @@ def run_trial(
         curve={"evaluation": curve.evaluation, "training": curve.training},
         budget=ledger.as_record(),
         cause=cause,
-        facts=teacher_facts(facts) | strength(config, teachers, held_out, seed),
+        facts=teacher_facts(facts),
     )
 
 
@@ -76,17 +76,6 @@ def _not_finite(metrics: Metrics) -> str | None:
         if not all(value is None or math.isfinite(value) for value in values.values()):
             return f"{metric} is not finite at the end"
     return None
-
-
-def strength(
-    config: TrialConfig, teachers: Sequence[TinyPolicy], split: Split, seed: int
-) -> dict[str, float | None]:
-    """What the teachers themselves reach, each on its own domain: macro means as `teacher.NAME`."""
-    measured = evaluate(
-        teachers, config.domains, teachers,
-        sequences=config.evaluation.sequences, split=split, seed=seed,
-    )  # fmt: skip
-    return {f"teacher.{metric}": values["macro"] for metric, values in measured.items()}
 
 
 def _with_steps(
@@ -157,8 +146,9 @@ class Curve:
 
     def observe(self, step: int, seen: dict[str, float]) -> bool:
         """Keep what one update saw; never ends the training."""
-        for column, value in {"step": step, **seen}.items():
-            self.training.setdefault(column, []).append(round(value, 6))
+        self.training.setdefault("step", []).append(step)
+        for column, value in seen.items():  # three digits: a picture, of which there are thousands
+            self.training.setdefault(column, []).append(float(f"{value:.3g}"))
         points = self.config.evaluation.curve_points
         if step * points // self.steps > (step - 1) * points // self.steps:
             self.point(step)

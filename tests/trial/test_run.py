@@ -56,7 +56,9 @@ def test_matched_control_is_within_two_percent(match: str, tmp_path: Path) -> No
 
 
 def test_the_specialists_row_is_the_teachers_themselves(tmp_path: Path) -> None:
-    outcome = run_trial(replace(SMALL, method=Keep(model="specialists")), 0, tmp_path)
+    on_as_many = replace(SMALL.specialist, gap_sequences=SMALL.evaluation.sequences)
+    config = replace(SMALL, method=Keep(model="specialists"), specialist=on_as_many)
+    outcome = run_trial(config, 0, tmp_path)
     assert outcome.metrics["teacher_reverse_kl_nats"]["macro"] == pytest.approx(0, abs=1e-6)
     for metric, values in outcome.metrics.items():
         assert outcome.facts[f"teacher.{metric}"] == pytest.approx(values["macro"])
