@@ -1,11 +1,13 @@
 """At which specialist gap does on-policy distillation start to beat SFT?
 
-Per seed a least-squares line of the difference (OPD - SFT) against the log of the measured gap;
-the seed is the unit. A gap belongs to the confidence set of the crossing where the t test over
-seeds does not reject a predicted difference of 0 (Fieller 1954). That set may be one interval,
-two rays, the whole line or nothing, and is reported as what it is.
+Per seed the difference (OPD - SFT) is interpolated between the measured gaps, straight in their
+logarithm; the seed is the unit. A gap belongs to the confidence set of the crossing where the t
+test over seeds does not reject a difference of 0; between two measured gaps that is a quadratic
+(Fieller 1954). Nothing is said beyond the gaps that every seed has measured: a set that reaches
+their end is open there. The slope is that of each seed's least-squares line, over all gaps.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,34 +19,32 @@ from harness.report.stats import ALPHA, Interval, paired_t
 
 @dataclass(frozen=True, kw_only=True)
 class BreakEven:
-    """Where the mean line crosses 0, and every gap that the seeds do not rule out, in nats.
+    """Where the mean curve crosses 0 for the last time, and every gap not ruled out, in nats.
 
-    `crossing_nats` is None for a flat mean line. `confidence_set` holds (low, high) pairs; 0 and
+    `crossing_nats` is None where it does not cross. `confidence_set` holds (low, high) pairs; 0 and
     inf are open ends. `slope` is the mean change of the difference per factor e of the gap, with
-    its t interval over seeds.
+    its t interval over seeds. `measured_nats` is the range that every seed covers; `ahead_above`
+    says whether distillation is ahead at its upper end.
     """
 
     slope: Interval
-    intercept: float
     crossing_nats: float | None
     confidence_set: tuple[tuple[float, float], ...]
     measured_nats: tuple[float, float]
+    ahead_above: bool
     seeds: int
 
     def sentence(self) -> str:
-        """What was found, in words, extrapolation and open ends included."""
-        if not self.confidence_set:
-            return "no gap is compatible with a difference of 0: the lines never cross it"
+        """What was found, in words, open ends included."""
+        low, high = (f"{gap:.3g}" for gap in self.measured_nats)
+        ahead = "on-policy distillation" if self.ahead_above else "SFT"
         if self.crossing_nats is None:
-            return "no break-even: the difference does not change with the gap"
-        side = "above" if self.slope.estimate > 0 else "below"
+            text = f"no break-even from {low} to {high} nats: {ahead} ahead throughout"
+            return f"{text} ({describe(self.confidence_set)})" if self.confidence_set else text
         text = f"break-even at {self.crossing_nats:.3g} nats ({describe(self.confidence_set)}), "
-        text += f"on-policy distillation ahead {side} it"
-        low, high = self.measured_nats
-        if not low <= self.crossing_nats <= high:
-            text += f"; extrapolated, gaps from {low:.3g} to {high:.3g} nats were measured"
+        text += f"{ahead} ahead above it"
         if self.is_unbounded():
-            text += "; the seeds do not bound it"
+            text += f"; the seeds do not bound it within {low} to {high} nats"
         return text
 
     def is_unbounded(self) -> bool:
@@ -55,6 +55,8 @@ class BreakEven:
 def describe(confidence_set: tuple[tuple[float, float], ...]) -> str:
     """The set as text: `95 % set 0.11 to 0.32`, with open ends named."""
     parts = []
+    if not confidence_set:
+        return "95 % set: no gap"
     for low, high in confidence_set:
         if low == 0 and high == np.inf:
             return "95 % set: every gap"
@@ -72,38 +74,107 @@ def break_even(
 ) -> BreakEven:
     """The crossing of `differences` (positive = OPD better) with 0 over the measured gaps.
 
-    Raises ValueError for fewer than two seeds or levels, or a gap that is not positive.
+    Raises ValueError for fewer than two seeds or levels, a gap that is not positive, or seeds that
+    share no range of gaps.
     """
     if min(gaps_nats.shape) < 2:
         raise ValueError(f"gaps_nats needs at least 2 seeds and 2 levels, got {gaps_nats.shape}")
     if not (gaps_nats > 0).all():
         raise ValueError(f"gaps_nats must be positive, got {gaps_nats.min()}")
-    lines = seed_lines(np.log(gaps_nats), differences)
-    intercept, slope = (float(mean) for mean in lines.mean(axis=0))
-    with np.errstate(over="ignore"):  # a nearly flat line crosses at a gap that no float holds
-        crossing = None if slope == 0 else float(np.exp(-intercept / slope))
-        bounds = np.exp(np.array(_fieller(lines)).reshape(-1, 2))
+    knots, curves = seed_curves(np.log(gaps_nats), differences)
+    inside = [
+        piece
+        for i in range(len(knots) - 1)
+        for piece in _not_rejected(knots[i : i + 2], curves[:, i : i + 2])
+    ]
+    low, high = knots[0], knots[-1]
     return BreakEven(
-        slope=paired_t(lines[:, 1:])[0],
-        intercept=intercept,
-        crossing_nats=crossing,
-        confidence_set=tuple((float(low), float(high)) for low, high in bounds),
-        measured_nats=(float(gaps_nats.min()), float(gaps_nats.max())),
+        slope=paired_t(seed_slopes(np.log(gaps_nats), differences))[0],
+        crossing_nats=_last_crossing(knots, curves.mean(axis=0)),
+        confidence_set=tuple(
+            (0.0 if a == low else float(np.exp(a)), np.inf if b == high else float(np.exp(b)))
+            for a, b in _joined(inside)
+        ),
+        measured_nats=(float(np.exp(low)), float(np.exp(high))),
+        ahead_above=bool(curves[:, -1].mean() > 0),
         seeds=len(gaps_nats),
     )
 
 
-def seed_lines(
+def seed_curves(
     x: Float[np.ndarray, "seeds levels"], y: Float[np.ndarray, "seeds levels"]
-) -> Float[np.ndarray, "seeds 2"]:
-    """Intercept and slope of each seed's least-squares line; its levels must differ."""
+) -> tuple[Float[np.ndarray, " knots"], Float[np.ndarray, "seeds knots"]]:
+    """Every x measured by a seed that all seeds cover, and each seed interpolated there."""
+    if not share_range(x):
+        raise ValueError("the seeds share no range of gaps")
+    knots = np.unique(np.clip(x, x.min(axis=1).max(), x.max(axis=1).min()))
+    return knots, np.stack([_interpolated(knots, *seed) for seed in zip(x, y, strict=True)])
+
+
+def share_range(x: Float[np.ndarray, "seeds levels"]) -> bool:
+    """Whether there is a range of x that every seed covers."""
+    return bool(x.min(axis=1).max() < x.max(axis=1).min())
+
+
+def _interpolated(
+    at: Float[np.ndarray, " knots"],
+    x: Float[np.ndarray, " levels"],
+    y: Float[np.ndarray, " levels"],
+) -> Float[np.ndarray, " knots"]:
+    """Straight between the points; those of equal x count as their mean."""
+    distinct, place = np.unique(x, return_inverse=True)
+    means = np.bincount(place, weights=y) / np.bincount(place)
+    values: Float[np.ndarray, " knots"] = np.interp(at, distinct, means)
+    return values
+
+
+def seed_slopes(
+    x: Float[np.ndarray, "seeds levels"], y: Float[np.ndarray, "seeds levels"]
+) -> Float[np.ndarray, "seeds 1"]:
+    """Slope of each seed's least-squares line; exactly 0 for equal differences."""
     centred = x - x.mean(axis=1, keepdims=True)
-    spread = (centred**2).sum(axis=1)
-    if not (spread > 0).all():
-        raise ValueError("x must hold at least 2 different levels on every seed")
     level = y.mean(axis=1, keepdims=True)
-    slope = (centred * (y - level)).sum(axis=1) / spread  # exactly 0 for equal differences
-    return np.stack([level[:, 0] - slope * x.mean(axis=1), slope], axis=1)
+    slopes: Float[np.ndarray, "seeds 1"] = (centred * (y - level)).sum(axis=1, keepdims=True)
+    slopes /= (centred**2).sum(axis=1, keepdims=True)
+    return slopes
+
+
+def _last_crossing(
+    knots: Float[np.ndarray, " knots"], mean: Float[np.ndarray, " knots"]
+) -> float | None:
+    """The largest gap, nats, at which the mean curve changes sign."""
+    changes = np.flatnonzero(np.sign(mean[:-1]) * np.sign(mean[1:]) <= 0)
+    changes = changes[mean[changes] != mean[changes + 1]]  # flat at 0: no single place
+    if not len(changes):
+        return None
+    i = changes[-1]
+    share = mean[i] / (mean[i] - mean[i + 1])
+    return float(np.exp(knots[i] + share * (knots[i + 1] - knots[i])))
+
+
+def _not_rejected(
+    ends: Float[np.ndarray, "2"], values: Float[np.ndarray, "seeds 2"]
+) -> list[tuple[float, float]]:
+    """Where between two knots the t test over seeds does not reject a difference of 0."""
+    lines = np.stack([values[:, 0], values[:, 1] - values[:, 0]], axis=1)
+    pieces = []
+    for low, high in _fieller(lines):
+        low, high = max(low, 0.0), min(high, 1.0)
+        if low <= high:
+            a, b = (ends[0] + share * (ends[1] - ends[0]) for share in (low, high))
+            pieces.append((ends[0] if low == 0 else a, ends[1] if high == 1 else b))
+    return pieces
+
+
+def _joined(pieces: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Pieces in rising order, those that touch made one."""
+    joined: list[tuple[float, float]] = []
+    for low, high in pieces:
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined
 
 
 def _fieller(lines: Float[np.ndarray, "seeds 2"]) -> list[tuple[float, float]]:

@@ -188,9 +188,7 @@ def threshold_of_strength(ablation: Ablation, world: World) -> list[Finding]:
         if curve.slope.high < 0:
             outcome = "reversed"
         elif curve.slope.low > 0 and not curve.is_unbounded():
-            low, high = curve.measured_nats
-            inside = curve.crossing_nats is not None and low <= curve.crossing_nats <= high
-            outcome = "reproduced" if inside else OPEN
+            outcome = OPEN if curve.crossing_nats is None else "reproduced"
         found.append(Finding(world=f"{world.name} ({source})", outcome=outcome,
                              number=curve.sentence(), seeds=curve.seeds))  # fmt: skip
     return found

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from scipy import stats
 
-from harness.report.break_even import BreakEven, describe, seed_lines
+from harness.report.break_even import BreakEven, describe, seed_curves
 from harness.report.factor_tables import break_evens, factorial_values, gap_points, gap_sources
 from harness.report.figures import set_title
 from harness.report.labels import metric_name
@@ -69,14 +69,13 @@ def _gap_panel(axes: Axes, world: World, arms: list[str], found: BreakEven | Non
     axes.set_xlim(low, high)
     if found is None:
         return
-    x = np.log(np.array([low, high]))
-    for intercept, slope in seed_lines(np.log(gaps), differences):
-        axes.plot(np.exp(x), intercept + slope * x, color=BLUE, linewidth=0.6, alpha=0.3)
-    axes.plot(np.exp(x), found.intercept + found.slope.estimate * x, color=BLUE, linewidth=2)
+    knots, curves = seed_curves(np.log(gaps), differences)
+    axes.plot(np.exp(knots), curves.T, color=BLUE, linewidth=0.6, alpha=0.3)
+    axes.plot(np.exp(knots), curves.mean(axis=0), color=BLUE, linewidth=2)
     for start, end in found.confidence_set:
         if start < high and end > low:
             axes.axvspan(max(start, low), min(end, high), color=ORANGE, alpha=0.18, zorder=0)
-    if found.crossing_nats is not None and low <= found.crossing_nats <= high:
+    if found.crossing_nats is not None:
         axes.axvline(found.crossing_nats, color=ORANGE, linewidth=1.6, zorder=2)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-from harness.report.break_even import BreakEven, break_even, describe
+from harness.report.break_even import BreakEven, break_even, describe, share_range
 from harness.report.digits import bounded, bounds, number, probability, text
 from harness.report.factorial import Effect, blocked_anova
 from harness.report.footer import provenance
@@ -111,12 +111,12 @@ def gap_points(
 
 
 def break_evens(ablation: Ablation, world: World) -> Mapping[str, BreakEven | None]:
-    """The break-even gap per source; None where two seeds and two levels are not to be had."""
+    """The break-even gap per source; None without two seeds that share a range of gaps."""
     found: dict[str, BreakEven | None] = {}
     for source, arms in gap_sources(ablation, world).items():
         gaps, differences = gap_points(world, arms)
-        distinct = bool((np.ptp(gaps, axis=1) > 0).all()) if min(gaps.shape) > 1 else False
-        found[source] = break_even(gaps, differences) if distinct else None
+        can_be_asked = min(gaps.shape) > 1 and share_range(gaps)
+        found[source] = break_even(gaps, differences) if can_be_asked else None
     return found
 
 
@@ -125,8 +125,9 @@ def break_even_table(ablation: Ablation, world: World) -> Table:
     found = break_evens(ablation, world)
     notes = [f"{source}: {result.sentence()}." for source, result in found.items() if result]
     notes.append(
-        "Per seed a least-squares line of the difference against the log of the measured gap; "
-        "the set holds every gap at which a t test over seeds does not reject 0 (Fieller)."
+        "Per seed the difference is interpolated between the measured gaps, straight in their "
+        "logarithm; the set holds every gap at which a t test over seeds does not reject 0. The "
+        "slope is that of a least-squares line."
     )
     return Table(
         name="break_even",
