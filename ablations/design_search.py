@@ -10,7 +10,7 @@ Varies.   Divergence (reverse, forward KL), support (full vocabulary, the studen
 Measure.  markov, as in kl_direction.  Blocked ANOVA (seed = block), type II, omega squared.
 Expect.   Scheduler explains most, the gap second; divergence matters only under the wrong teacher
           (interaction); support least.  The searched design is by_domain with the large gap.
-Cost.     (25 + 3) arms x 10 seeds + 20 tuning runs + a search of 40 trials on two seeds, most of
+Cost.     (25 + 3) arms x 10 seeds + 24 tuning runs + a search of 40 trials on two seeds, most of
           them pruned after one; about 2 s each.
 """
 
@@ -18,7 +18,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
-from ablations.baseline import MARGIN_NATS, MARKOV, TUNING, distillation, sft_controls
+from ablations.baseline import (
+    MARGIN_NATS,
+    MARKOV,
+    TUNING,
+    distillation,
+    sft_controls,
+    with_target,
+)
 from harness.study.ablation import Ablation, Range, Section
 from harness.training.config import Scheduler
 from harness.trial.config import TrialConfig
@@ -47,8 +54,7 @@ def design(divergence: str, support: str, scheduler: str, gap: str) -> TrialConf
         support=SUPPORTS[support],
         scheduler=SCHEDULERS[scheduler],
     )
-    specialist = replace(MARKOV.specialist, gap_nats=GAPS_NATS[gap])
-    return replace(MARKOV, method=method, specialist=specialist)
+    return replace(MARKOV, method=method, specialist=with_target(MARKOV, GAPS_NATS[gap]))
 
 
 SEARCHED = "searched (TPE)"
@@ -77,7 +83,7 @@ ABLATION = Ablation(
         "markov": Section(
             arms={
                 **{arm: design(**levels) for arm, levels in FACTORS.items()},
-                SEARCHED: replace(MARKOV, specialist=replace(MARKOV.specialist, gap_nats=0.2)),
+                SEARCHED: replace(MARKOV, specialist=with_target(MARKOV, 0.2)),
             },
             controls=sft_controls(design(**FACTORS[BASELINE])),
             reference=BASELINE,

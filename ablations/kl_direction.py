@@ -13,7 +13,7 @@ Expect.   Differences below 0.02 nats between all full-vocabulary divergences on
           ahead of reverse by a little in cross-entropy on text and behind in reverse KL to the
           teacher; student entropy lowest under reverse KL.  All beat SFT on equal tokens on
           markov; SFT on equal FLOPs wins on text.
-Cost.     2 worlds x (10 arms x 10 seeds + 6 families x 5 rates x 2 seeds) cells of about 2 s.
+Cost.     2 worlds x (10 arms x 10 seeds + 6 families x 6 rates x 2 seeds) cells of about 2 s.
 """
 
 from dataclasses import replace

@@ -12,7 +12,7 @@ Measure.  As in kl_direction.
 Expect.   Top-16 with a tail bucket equal to full vocabulary; top-1 of the student well behind;
           sampled token behind by 0.05 nats or more at this batch size, k2 about equal to the
           policy gradient, k3 no better.  No divergence of runs at the tuned rate.
-Cost.     2 worlds x (17 arms x 10 seeds + 5 families x 5 rates x 2 seeds) cells of about 2 s.
+Cost.     2 worlds x (17 arms x 10 seeds + 5 families x 6 rates x 2 seeds) cells of about 2 s.
 """
 
 from dataclasses import replace

@@ -13,7 +13,7 @@ Measure.  As in kl_direction; beside it the share of each teacher over steps, it
 Expect.   Tagged: by_domain ahead of round_robin and random by 0.05 nats or more; greedy and soft
           equal to by_domain where sources are easy to tell apart.  Untagged or hard: greedy sends
           whole seeds to one teacher and loses; soft in between.  round_robin never ahead.
-Cost.     5 worlds x 8 arms x 10 seeds + 20 tuning runs each, about 2 s a cell.
+Cost.     5 worlds x 8 arms x 10 seeds + 24 tuning runs each, about 2 s a cell.
 """
 
 from collections.abc import Mapping

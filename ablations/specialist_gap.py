@@ -14,7 +14,7 @@ Expect.   The difference grows with the gap and crosses zero: near 0.4 nats agai
           markov, a little higher against equal FLOPs, and not within reach on either world when the
           teachers' own training counts.  A wider teacher of the same gap is no better than a
           longer-trained one.  On text the crossings lie lower, as its demonstrations are fewer.
-Cost.     2 worlds x (10 arms + 8 controls) x 10 seeds and 2 x 13 families x 5 rates x 2 seeds.
+Cost.     2 worlds x (10 arms + 8 controls) x 10 seeds and 2 x 13 families x 6 rates x 2 seeds.
 """
 
 from dataclasses import replace
@@ -27,6 +27,7 @@ from ablations.baseline import (
     TUNING,
     sft,
     sft_control,
+    with_target,
 )
 from harness.study.ablation import Ablation, Section
 from harness.training.config import Match
@@ -47,8 +48,7 @@ def with_gap(base: TrialConfig, gap_nats: float, source: str) -> TrialConfig:
     A small gap is passed within ten updates of an early base, so there every update is checked.
     """
     making = replace(
-        base.specialist,
-        gap_nats=gap_nats,
+        with_target(base, gap_nats),
         width=None if source == "data" else WIDER * base.student.width,
         check_every_steps=1 if gap_nats <= 0.25 else base.specialist.check_every_steps,
     )
@@ -83,7 +83,7 @@ def controls(base: TrialConfig, match: Match) -> dict[str, tuple[TrialConfig, li
 
 def section(base: TrialConfig, metric: str, match: Match) -> Section:
     """The arms of one world, each paired with the SFT of its own budget."""
-    early = replace(base, base=sft(30, 5e-3), specialist=replace(base.specialist, gap_nats=0.25))
+    early = replace(base, base=sft(30, 5e-3), specialist=with_target(base, 0.25))
     paired = controls(early, match)
     pairs = {arm: control for control, (_, arms) in paired.items() for arm in arms}
     every = {

@@ -40,7 +40,7 @@ PROFILES: Mapping[ProfileName, Profile] = {
     "smoke": Profile(
         name="smoke", seeds=2, tuning_trials=1, tuning_seeds=1, search_trials=2, shrink=20
     ),
-    "quick": Profile(name="quick", seeds=10, tuning_trials=5, tuning_seeds=2, search_trials=40),
+    "quick": Profile(name="quick", seeds=10, tuning_trials=6, tuning_seeds=2, search_trials=40),
     "paper": Profile(name="paper", seeds=20, tuning_trials=9, tuning_seeds=3, search_trials=100),
 }
 
@@ -179,6 +179,8 @@ def shrunk(config: TrialConfig, factor: int) -> TrialConfig:
         config,
         method=method,
         base=replace(config.base, steps=fewer(config.base.steps)),
-        specialist=replace(config.specialist, training=training, check_every_steps=2),
+        specialist=replace(
+            config.specialist, training=training, check_every_steps=2, gap_sequences=16
+        ),
         evaluation=replace(config.evaluation, sequences=8, curve_sequences=4, curve_points=2),
     )

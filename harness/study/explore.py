@@ -28,7 +28,7 @@ from harness.study.space import (
 )
 from harness.trial.config import TrialConfig, content_digest, normal_form
 
-GRID_TRIALS = 5
+GRID_TRIALS = 6
 GRID_FRACTION = 4
 """The grid has a quarter of the trials, and `GRID_TRIALS` at least."""
 BATCH_TRIALS = 4
