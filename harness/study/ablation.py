@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from harness.domains import DomainConfig, Fold
 from harness.training.config import Keep, MatchedSft
 from harness.trial.config import TrialConfig, changed_fields
 
@@ -161,7 +162,10 @@ class Ablation:
 
 
 def shrunk(config: TrialConfig, factor: int) -> TrialConfig:
-    """`config` with every training shortened `factor` times: it runs, and shows nothing."""
+    """`config` with every training shortened `factor` times: it runs, and shows nothing.
+
+    Sequences and evaluations are shorter too.
+    """
     if factor == 1:
         return config
 
@@ -177,10 +181,19 @@ def shrunk(config: TrialConfig, factor: int) -> TrialConfig:
     training = replace(config.specialist.training, steps=fewer(config.specialist.training.steps))
     return replace(
         config,
+        domains=tuple(map(_shorter, config.domains)),
         method=method,
         base=replace(config.base, steps=fewer(config.base.steps)),
         specialist=replace(
             config.specialist, training=training, check_every_steps=2, gap_sequences=16
         ),
-        evaluation=replace(config.evaluation, sequences=8, curve_sequences=4, curve_points=2),
+        evaluation=replace(config.evaluation, sequences=8, curve_sequences=4, curve_points=1),
     )
+
+
+def _shorter(domain: DomainConfig) -> DomainConfig:
+    """Half the tokens, but never less than four to learn; a fold is as long as its task."""
+    if isinstance(domain, Fold):
+        return domain
+    tokens = max(domain.prompt_tokens + 4, domain.sequence_tokens // 2)
+    return replace(domain, sequence_tokens=min(domain.sequence_tokens, tokens))
