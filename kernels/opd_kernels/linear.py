@@ -14,7 +14,14 @@ from opd_kernels.chunked import default_chunk
 from opd_kernels.dispatch import Implementation, choose
 from opd_kernels.divergences import Divergence
 from opd_kernels.fused import per_row, weighted_sum
-from opd_kernels.problem import LinearDivergence, PerToken, Precision, Problem, Teacher
+from opd_kernels.problem import (
+    LinearDivergence,
+    PerToken,
+    Precision,
+    Problem,
+    Teacher,
+    with_bias,
+)
 from opd_kernels.reference import logits, reference_per_token
 from opd_kernels.supports import FullVocab, Support, TopK, require_choice
 
@@ -39,6 +46,7 @@ def linear_divergence(
     implementation: Implementation = "auto",
     student_scale: float = 1.0,
     student_softcap: float | None = None,
+    student_bias: Float[Tensor, " vocab"] | None = None,
 ) -> LinearDivergence:
     """sum over tokens t and teachers k of weight_t * w_k(t) * D(student_t, teacher_k,t), in nats.
 
@@ -48,12 +56,14 @@ def linear_divergence(
     `mask` (not by the weights). With no token that counts the loss is exactly 0. Several teachers
     add up; give them `weights` that sum to 1 for a mean of divergences (not of probabilities or
     logits). Of unequal vocabularies the common ids are used, softmax over those only, with a
-    warning. Gradient to `student_hidden` and `student_head`, where they require it, never to a
+    warning. Logits are those of `Teacher`, on both sides; a bias costs a copy of its head. Gradient
+    to `student_hidden`, `student_head` and `student_bias`, where they require it, never to a
     teacher.
 
     Raises ValueError where an argument is outside its range or shapes or dtypes disagree.
     """
     _check(reduction, normalizer, precision, chunk_tokens, implementation)
+    student_hidden, student_head = with_bias(student_hidden, student_head, student_bias)
     problem, keep = _problem(
         student_hidden, student_head, teachers, divergence, temperature, mask, support
     )
@@ -82,15 +92,17 @@ def linear_log_probability(
     head: Float[Tensor, "vocab width"],
     tokens: Int[Tensor, " tokens"],
     *,
+    bias: Float[Tensor, " vocab"] | None = None,
     temperature: float = 1.0,
 ) -> Float[Tensor, " tokens"]:
-    """log softmax(hidden @ head.T / temperature) at `tokens`, in nats, with gradient to both.
+    """log softmax((hidden @ head.T + bias) / temperature) at `tokens`, in nats, with gradients.
 
     A sampled-token loss or a cross-entropy from cached states; past a few million logits in chunks
     whose backward recomputes them.
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
+    hidden, head = with_bias(hidden, head, bias)
 
     def part(states: Tensor, words: Tensor) -> Tensor:
         row = logits(
@@ -171,11 +183,13 @@ def _slice(teacher: Teacher, keep: Tensor | None, vocab: int) -> Teacher:
     def kept(rows: Tensor | None) -> Tensor | None:
         return rows if rows is None or keep is None else rows[keep]
 
-    hidden = teacher.hidden if keep is None else teacher.hidden.index_select(0, keep)
+    states, head = with_bias(teacher.hidden, teacher.head, teacher.bias)
+    hidden = states if keep is None else states.index_select(0, keep)
     return replace(
         teacher,
         hidden=hidden.detach(),
-        head=teacher.head[:vocab].detach(),
+        head=head[:vocab].detach(),
+        bias=None,
         log_normalizer=kept(teacher.log_normalizer),
         weights=kept(teacher.weights),
     )

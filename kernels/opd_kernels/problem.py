@@ -3,6 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -16,15 +17,16 @@ Precision = Literal["exact", "fast"]
 class Teacher:
     """A teacher as the cache holds it: states after the final norm, exactly what its head sees.
 
-    Logits are `softcap * tanh(scale * hidden @ head.T / softcap)`, without the tanh where `softcap`
-    is None. `log_normalizer` is their logsumexp at temperature 1, in nats; it saves recomputing
-    it. `weights` multiply this teacher's divergence, per token; None means 1. A teacher never gets
-    a gradient.
+    Logits are `softcap * tanh(scale * (hidden @ head.T + bias) / softcap)`, without the tanh where
+    `softcap` is None and without the sum where `bias` is. `log_normalizer` is their logsumexp at
+    temperature 1, in nats; it saves recomputing it. `weights` multiply this teacher's divergence,
+    per token; None means 1. A teacher never gets a gradient.
     """
 
     hidden: Float[Tensor, "tokens teacher_width"]
     head: Float[Tensor, "teacher_vocab teacher_width"]
     _: KW_ONLY
+    bias: Float[Tensor, " teacher_vocab"] | None = None
     log_normalizer: Float[Tensor, " tokens"] | None = None
     weights: Float[Tensor, " tokens"] | None = None
     scale: float = 1.0
@@ -38,6 +40,29 @@ class Teacher:
                 f"teacher head must have the dtype of its hidden states, {self.hidden.dtype}, "
                 f"got {self.head.dtype}"
             )
+
+
+def with_bias(
+    hidden: Float[Tensor, "tokens width"],
+    head: Float[Tensor, "vocab width"],
+    bias: Float[Tensor, " vocab"] | None,
+) -> tuple[Float[Tensor, "tokens wider"], Float[Tensor, "vocab wider"]]:
+    """States and a head whose product holds the bias: a column of ones times a column of biases.
+
+    So no implementation has to know of it, and autograd hands its gradient back. An even width
+    stays even: a column of zeros is added too.
+    """
+    if bias is None:
+        return hidden, head
+    if bias.shape != head.shape[:1] or bias.dtype != head.dtype:
+        raise ValueError(
+            f"bias must have the shape ({len(head)},) and dtype {head.dtype} of its head's words, "
+            f"got {tuple(bias.shape)}, {bias.dtype}"
+        )
+    more = 1 + (hidden.shape[1] + 1) % 2
+    constant = hidden.new_zeros(len(hidden), more).index_fill_(1, hidden.new_zeros(1).long(), 1.0)
+    biases = torch.cat([bias[:, None], head.new_zeros(len(head), more - 1)], dim=1)
+    return torch.cat([hidden, constant], dim=1), torch.cat([head, biases], dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)

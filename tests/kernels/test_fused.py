@@ -153,6 +153,20 @@ def test_softcap() -> None:
     assert_same(hidden, head, capped, "chunked", chunk_tokens=4, **options)
 
 
+@pytest.mark.parametrize("implementation", FUSED)
+@pytest.mark.parametrize("width", [12, 13])
+def test_bias(implementation: str, width: int) -> None:
+    hidden, head, teacher = operands(9, width, 20, 130, dtype=torch.float32)
+    options = {
+        "divergence": REVERSE,
+        "student_bias": torch.linspace(-1, 1, 130, requires_grad=True),
+        "mask": torch.arange(9) % 3 > 0,
+        "student_scale": 0.7,
+    }
+    shifted = replace(teacher, bias=torch.linspace(2, -2, 130))
+    assert_same(hidden, head, shifted, implementation, chunk_tokens=4, **options)
+
+
 @pytest.mark.parametrize("implementation", [*FUSED, "reference"])
 def test_backward_twice_gives_the_same(implementation: str) -> None:
     hidden, head, teacher = operands(9, 12, 20, 130, dtype=torch.float32)
