@@ -43,7 +43,7 @@ def sft(steps: int, learning_rate: float, batch_sequences: int = 32) -> Sft:
     )
 
 
-OPD = Distill(steps=60, batch_sequences=32, optimization=Optimization(learning_rate=4e-3))
+OPD = Distill(steps=40, batch_sequences=32, optimization=Optimization(learning_rate=4e-3))
 
 MARKOV = TrialConfig(
     domains=(
@@ -52,9 +52,9 @@ MARKOV = TrialConfig(
     ),
     student=TinyShape(width=32, layers=2, heads=2),
     base=sft(120, 5e-3),
-    specialist=Specialist(gap_nats=None, training=sft(100, 5e-3)),
+    specialist=Specialist(gap_nats=None, training=sft(60, 5e-3)),
     method=OPD,
-    evaluation=Evaluation(sequences=256, curve_sequences=32, curve_points=3),
+    evaluation=Evaluation(sequences=128, curve_sequences=32, curve_points=3),
 )
 
 SOURCES = Text(
@@ -71,7 +71,8 @@ TEXT = replace(
         replace(SOURCES, name="topics", corpus="stdlib_topics"),
     ),
     base=sft(200, 5e-3),
-    specialist=Specialist(gap_nats=None, training=sft(200, 5e-3)),
+    specialist=Specialist(gap_nats=None, training=sft(120, 5e-3)),
+    evaluation=replace(MARKOV.evaluation, sequences=256),
 )
 
 

@@ -14,7 +14,7 @@ from harness.study.results import Results, write_whole
 from harness.study.runs import Runs
 from harness.study.schedule import Schedule
 
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.2
 REAP_SECONDS = 0.25
 LOOKAHEAD_CELLS = 8  # per worker: enough to be busy while a report is drawn
 
