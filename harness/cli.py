@@ -201,11 +201,12 @@ def report(results: Where = LOCAL) -> None:
 
 @app.command()
 def doctor(results: Where = LOCAL) -> None:
-    """What this machine offers, and whether RESULTS can be written to."""
+    """What this machine offers, and whether RESULTS can be written to; builds the C++ kernels."""
+    import opd_kernels
     from harness.study.results import Results
     from harness.trial.environment import environment
 
-    for key, value in environment().items():
+    for key, value in (environment() | opd_kernels.doctor()).items():
         typer.echo(f"{key}: {value}")
     with refusals():
         Results(root=results).prepare()

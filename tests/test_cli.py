@@ -187,6 +187,7 @@ def test_doctor_shows_the_environment(tmp_path: Path) -> None:
     done = opd("doctor", "--results", tmp_path)
     assert done.exit_code == 0
     assert "torch: 2." in done.output
+    assert "C++ kernels, float32: " in done.output
     assert "can be written to" in done.output
 
 

@@ -17,6 +17,7 @@ import torch
 from tabulate import tabulate
 
 from harness.bench.accuracy import DISTANCES, gradient_error
+from harness.bench.figure import error_figure
 from harness.bench.memory import peak_extra_bytes
 from harness.bench.variants import CHUNK_TOKENS, SIZES, Size, Step, floor, operands, variants
 
@@ -157,6 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     found["accuracy"] = accuracy()
     path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     path.with_suffix(".md").write_text(render(found))
+    error_figure(found["accuracy"], path.with_name("accuracy"))
     print(render(found))
     return 0
 
