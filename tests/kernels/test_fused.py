@@ -206,8 +206,8 @@ def test_identical_in_bf16(implementation: str) -> None:
         hidden, head, teacher, divergence=REVERSE, implementation=implementation
     )
     assert out.loss == 0
-    exact = implementation != "reference"  # autograd's softmax leaves the last bits
-    assert gradients(out, hidden, head)[1].abs().max() <= (0 if exact else 1e-8)
+    exact = implementation != "reference"  # autograd's softmax leaves float32's last bits
+    assert gradients(out, hidden, head)[1].abs().max() <= (0 if exact else 1e-7)
 
 
 @pytest.mark.parametrize("implementation", FUSED)
