@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FAILED, REFUSED = 1, 2
 LOCAL = Path("results/local")
+PUBLISHED = Path("results/reference")
 
 app = typer.Typer(
     help="Controlled ablations of on-policy distillation: run them, and read what they decide.",
@@ -186,7 +187,12 @@ def figures(names: Names = None, results: Where = LOCAL) -> None:
 
 
 @app.command()
-def report(results: Where = LOCAL) -> None:
+def report(
+    results: Where = LOCAL,
+    reference: Annotated[
+        Path | None, typer.Option(help="Set this folder beside. Default: the published results.")
+    ] = None,
+) -> None:
     """Write one self-contained page, `report.html`, of everything in the results folder."""
     from harness.report.page import write_page
 
@@ -196,7 +202,8 @@ def report(results: Where = LOCAL) -> None:
             ablation.name: str(importlib.import_module(f"ablations.{ablation.name}").__doc__)
             for ablation in found
         }
-        typer.echo(write_page(found, sections, results))
+        published = PUBLISHED if reference is None and PUBLISHED.is_dir() else reference
+        typer.echo(write_page(found, sections, results, published))
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """How does everything in a results folder read on one page?"""
 
-import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,44 +9,98 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.report.claims import Judged, judge, load_contradictions
-from harness.report.render import to_html
+from harness.report.factor_tables import break_evens
+from harness.report.outcomes import World, worlds
+from harness.report.page_budgets import budget_table
+from harness.report.page_figures import Picture, pictures
+from harness.report.page_reference import EXPLAINED, Cells, Pair, beside, cells
+from harness.report.page_text import paragraphs
+from harness.report.render import Table, to_html
 from harness.report.verdicts import Verdict, control_verdicts, verdicts
-from harness.report.write import anova_tables, figure_stem, tables, write_whole
+from harness.report.write import anova_tables, tables, write_whole
 from harness.study.ablation import Ablation
 from harness.trial.record import TrialRecord, read_records
 
 HEADLINES_WITHOUT_CHOICE = 3
+IN_FULL = ("main", "anova", "break_even")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What the page shows of one world: pictures, tables that decide, and those beside them."""
+
+    world: World
+    pictures: tuple[Picture, ...]
+    deciding: tuple[Markup, ...]
+    beside: tuple[Markup, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What the page shows of one ablation."""
+    """What the page shows of one ablation.
+
+    `crossings` are sentences on break-even gaps; `pairs` and `shared` are empty without a
+    reference to compare with.
+    """
 
     ablation: Ablation
-    text: str
+    paragraphs: tuple[tuple[str, Markup], ...]
     verdicts: tuple[Verdict, ...]
     headlines: tuple[Verdict, ...]
-    tables: tuple[Markup, ...]
-    figures: tuple[tuple[str, str], ...]
+    crossings: tuple[str, ...]
+    places: tuple[Place, ...]
+    pairs: tuple[Pair, ...]
+    shared: Cells
+
+    @property
+    def profile(self) -> str:
+        """The profile of the runs that count."""
+        return self.places[0].world.profile
+
+    def summary(self) -> str:
+        """`2 better, 1 worse`: the headline verdicts, counted."""
+        return _counted([verdict.verdict for verdict in self.headlines])
+
+    def agreements(self) -> str:
+        """`9 reproduced, 1 outside`: how the contrasts stand to the published ones."""
+        return _counted([pair.agreement for pair in self.pairs])
 
 
-def write_page(ablations: Sequence[Ablation], sections: Mapping[str, str], results: Path) -> Path:
-    """Make `results/report.html` from the runs and the figures drawn of them.
+def _counted(words: Sequence[str]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in Counter(words).items())
 
-    `sections` maps an ablation's name to its docstring. The page holds all it shows and asks
-    nothing of a network. Ablations without records are named as not run.
+
+def write_page(
+    ablations: Sequence[Ablation],
+    sections: Mapping[str, str],
+    results: Path,
+    reference: Path | None = None,
+) -> Path:
+    """Make `results/report.html` from the runs, and from the figures where they are drawn.
+
+    `sections` maps an ablation's name to its docstring; `reference` is the folder of published
+    results to set beside these. The page holds all it shows and asks nothing of a network.
+    Ablations without records are named as not run. Raises ValueError for a reference without runs.
     """
+    if reference is not None and not (reference / "runs").is_dir():
+        raise ValueError(f"reference must be a folder with runs/, got {str(reference)!r}")
     records = {a.name: read_records(results / "runs" / f"{a.name}.jsonl") for a in ablations}
-    parts = [
-        _part(ablation, sections.get(ablation.name, ""), records[ablation.name], results)
-        for ablation in ablations
-        if records[ablation.name]
-    ]
+    compared = reference is not None and reference.resolve() != results.resolve()
+    parts = []
+    for ablation in (a for a in ablations if records[a.name]):
+        path = reference / "runs" / f"{ablation.name}.jsonl" if reference and compared else None
+        published = read_records(path) if path else []
+        text = sections.get(ablation.name, "")
+        parts.append(_part(ablation, text, records[ablation.name], published, results))
     judged = judge({a.name: a for a in ablations}, records)
     page = _template().render(
         parts=parts,
         missing=[a.name for a in ablations if not records[a.name]],
+        smoke=[part.ablation.name for part in parts if part.profile == "smoke"],
+        compared=compared,
+        explained=EXPLAINED,
         claims=judged,
+        outcomes=Counter(map(_outcome, judged)),
         contradictions=load_contradictions(),
         outcome=_outcome,
     )
@@ -58,29 +112,75 @@ def _outcome(judged: Judged) -> str:
                               else "not run yet")  # fmt: skip
 
 
-def _part(ablation: Ablation, text: str, records: Sequence[TrialRecord], results: Path) -> Part:
-    found = tuple(verdicts(ablation, records))
-    chosen = tuple(verdict for verdict in found if verdict.headline)
+def _part(
+    ablation: Ablation,
+    text: str,
+    records: Sequence[TrialRecord],
+    published: Sequence[TrialRecord],
+    results: Path,
+) -> Part:
+    found = _verdicts(ablation, records)
+    present = worlds(ablation, records)
+    crossings = tuple(_crossings(ablation, present))
     made = tables(ablation, records) + anova_tables(ablation, records)
-    figures = [
-        path
-        for world in ablation.worlds
-        for name in ablation.figures
-        if (path := Path(f"{figure_stem(ablation, world, name, results)}.svg")).exists()
-    ]
     return Part(
         ablation=ablation,
-        text=text.strip(),
-        verdicts=found + tuple(control_verdicts(ablation, records)),
-        headlines=chosen or found[:HEADLINES_WITHOUT_CHOICE],
-        tables=tuple(Markup(to_html(table)) for table in made),
-        figures=tuple((path.stem, _data_uri(path)) for path in figures),
+        paragraphs=paragraphs(text),
+        verdicts=found,
+        headlines=_headlines(ablation, found, few=0 if crossings else HEADLINES_WITHOUT_CHOICE),
+        crossings=crossings,
+        places=tuple(_place(ablation, world, made, results) for world in present),
+        pairs=beside(found, _verdicts(ablation, published)),
+        shared=cells(records, published),
     )
 
 
-def _data_uri(path: Path) -> str:
-    """The picture inside its own address: ids of one figure cannot meet those of another."""
-    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
+def _verdicts(ablation: Ablation, records: Sequence[TrialRecord]) -> tuple[Verdict, ...]:
+    """Every contrast once: a matched control may be the reference as well."""
+    found: dict[tuple[str, str, str], Verdict] = {}
+    for verdict in (*verdicts(ablation, records), *control_verdicts(ablation, records)):
+        found.setdefault((verdict.world, verdict.arm, verdict.control), verdict)
+    return tuple(found.values())
+
+
+def _headlines(ablation: Ablation, found: Sequence[Verdict], *, few: int) -> tuple[Verdict, ...]:
+    """Those the ablation names, against its reference, and the reference against every control.
+
+    The first `few` of an ablation that names none.
+    """
+    chosen = []
+    for verdict in (v for v in found if v.headline):
+        section = ablation.worlds[verdict.world]
+        own = section.pairs.get(verdict.arm, section.reference)
+        if verdict.control == own or verdict.arm == section.reference:
+            chosen.append(verdict)
+    return tuple(chosen) or tuple(found[:few])
+
+
+def _crossings(ablation: Ablation, present: Sequence[World]) -> list[str]:
+    if "break_even" not in ablation.figures:
+        return []
+    return [
+        f"{world.name}, gap by {source}: {found.sentence()}"
+        for world in present
+        for source, found in break_evens(ablation, world).items()
+        if found
+    ]
+
+
+def _place(ablation: Ablation, world: World, made: Sequence[Table], results: Path) -> Place:
+    own = [table for table in made if table.world == world.name]
+    aside = [table for table in own if table.name not in IN_FULL]
+    return Place(
+        world=world,
+        pictures=pictures(ablation, world, results),
+        deciding=tuple(_html(table) for table in own if table.name in IN_FULL),
+        beside=tuple(_html(table) for table in (*aside, budget_table(ablation, world))),
+    )
+
+
+def _html(table: Table) -> Markup:
+    return Markup(to_html(table))  # it escapes every cell
 
 
 def _template() -> Template:
