@@ -165,10 +165,11 @@ def arrange(ablation: Ablation, name: str, records: Iterable[TrialRecord], profi
     for record in records:
         if record.world == name and record.arm in section.cells():
             by_arm.setdefault(record.arm, []).append(record)
-    runs = {
-        arm: {r.seed: r for r in found if r.config == found[-1].config}
-        for arm, found in by_arm.items()
-    }
+    runs: dict[str, dict[int, TrialRecord]] = {}
+    for arm, found in by_arm.items():
+        newest = {r.seed: r for r in found if r.config == found[-1].config}
+        # By seed: the order in which workers ended must not show in a figure.
+        runs[arm] = {seed: newest[seed] for seed in sorted(newest)}
     common = set.intersection(*(set(seeds) for seeds in runs.values())) if runs else set()
     known = {str(key): value for key, value in PROFILES.items()}
     planned = known[profile].seeds if profile in known else len(common)

@@ -78,6 +78,17 @@ def test_the_same_bytes_again(tmp_path: Path) -> None:
     assert b"Matplotlib v" not in first[0]
 
 
+def test_the_order_in_which_cells_ended_does_not_show(tmp_path: Path) -> None:
+    made = replace(ablation(varied(3)), figures=("forest", "budget", "shares"))
+    found = records(made, {})
+    written = []
+    for folder, order in (("one", found), ("other", found[::-1])):
+        append_records(tmp_path / folder / "runs" / f"{made.name}.jsonl", order)
+        paths = write_report(made, tmp_path / folder)
+        written.append({path.name: path.read_bytes() for path in paths})
+    assert written[0] == written[1]
+
+
 def test_unknown_figure_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"figures must be among .* got 'pie'"):
         write_figures(replace(ablation(varied(2)), figures=("pie",)), tmp_path)
