@@ -42,7 +42,8 @@ class Picture:
 def pictures(ablation: Ablation, world: World, results: Path) -> tuple[Picture, ...]:
     """The declared figures, differences and curves in any case, shares where routing varies.
 
-    A figure that `results/figures` lacks is drawn here, and is not filed.
+    A figure that `results/figures` lacks, or that is older than the runs, is drawn here and not
+    filed.
     """
     routed = any(path in ("method", "method.scheduler") for path in ablation.varies)
     asked = (*ALWAYS, *(("shares",) if routed else ()), *ablation.figures)
@@ -58,8 +59,8 @@ def pictures(ablation: Ablation, world: World, results: Path) -> tuple[Picture, 
 
 def _drawing(ablation: Ablation, world: World, name: str, results: Path) -> str:
     stem = figure_stem(ablation, world.name, name, results)
-    path = stem.with_name(f"{stem.name}.svg")
-    if path.exists():
+    path, runs = stem.with_name(f"{stem.name}.svg"), results / "runs" / f"{ablation.name}.jsonl"
+    if path.exists() and path.stat().st_mtime_ns >= runs.stat().st_mtime_ns:
         return path.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder, styled():
         drawn = save(FIGURES[name](ablation, world), Path(folder) / name)

@@ -1,3 +1,4 @@
+import os
 import re
 from dataclasses import replace
 from html import unescape
@@ -96,6 +97,15 @@ def test_figures_are_drawn_where_they_lie_in_no_folder(whole: str, tmp_path: Pat
     assert len(write_figures(made, tmp_path)) == 4
     assert write_page([made, ablation(ARMS, name="exp11")], {made.name: SECTION}, tmp_path,
                       ).read_text() == whole  # fmt: skip
+
+
+def test_a_figure_older_than_the_runs_is_drawn_again(whole: str, tmp_path: Path) -> None:
+    stale = tmp_path / "figures" / "kl_direction-markov-forest.svg"
+    stale.parent.mkdir()
+    stale.write_text("<svg/>")
+    os.utime(stale, (0, 0))
+    assert page(tmp_path) == whole
+    assert stale.read_text() == "<svg/>"
 
 
 def test_pictures_are_whole_images(whole: str) -> None:
