@@ -4,20 +4,19 @@ Imports are inside the commands: `opd --help` answers without loading torch.
 """
 
 import importlib
-import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from harness import cli_study
+from harness.cli_common import LOCAL, Storage, Where, pairs, refusals
 
 if TYPE_CHECKING:
     from harness.study.ablation import Ablation, Profile
 
-FAILED, REFUSED = 1, 2
-LOCAL = Path("results/local")
 PUBLISHED = Path("results/reference")
 
 app = typer.Typer(
@@ -28,29 +27,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+app.add_typer(cli_study.app)
+
 Names = Annotated[list[str] | None, typer.Argument(help="Ablations, or `all`.")]
-Where = Annotated[Path, typer.Option("--results", help="Results folder.")]
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Bad input ends in one line on stderr and exit code 2, workers that cannot run in 1."""
-    from harness.study.pool import FolderUnusable, WorkersFailed
-
-    try:
-        yield
-    except (ValueError, FolderUnusable) as error:
-        end(str(error), REFUSED)
-    except OSError as error:
-        end(f"{error.filename or 'results'}: {error.strerror}", REFUSED)
-    except WorkersFailed as error:
-        end(str(error), FAILED)
-
-
-def end(line: str, code: int) -> NoReturn:
-    """Say why, and end."""
-    typer.echo(f"opd: {line}", err=True)
-    raise typer.Exit(code)
 
 
 def chosen(names: Sequence[str] | None) -> "list[Ablation]":
@@ -79,6 +58,11 @@ def run(
         int | None, typer.Option(min=1, help="Processes, one thread each. Default: cores.")
     ] = None,
     results: Where = LOCAL,
+    storage: Storage = None,
+    launcher: Annotated[str, typer.Option(help="Who starts workers: local or slurm.")] = "local",
+    slurm: Annotated[
+        list[str] | None, typer.Option(help="`option=value` for sbatch, as `partition=long`.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="`path=value`: put into every arm that has the path."),
@@ -97,16 +81,25 @@ def run(
     `opd run kl_direction scheduler --workers 2`
 
     `opd run kl_direction --set domains.0.path=my_texts/ --results results/mine`
+
+    `opd run all --storage postgresql://me@db/opd --launcher slurm --slurm partition=long`
     """
-    from harness.console import watch
+    from harness.console import Manner, watch
     from harness.report.headline import write_headline
     from harness.study.request import check_domains, requests
     from harness.study.results import Results
 
     with refusals():
+        how = Manner(
+            workers=workers or os.cpu_count() or 1,
+            runner=runner,
+            storage=storage,
+            launcher=launcher,
+            slurm=pairs("--slurm", slurm or ()),
+        )
         asked = requests(chosen(names), profile_named(profile), settings or (), arms or ())
         check_domains(asked)
-        code = watch(asked, Results(root=results), workers or os.cpu_count() or 1, runner)
+        code = watch(asked, Results(root=results), how)
         for path in write_headline(chosen(None), results):
             typer.echo(path)
     raise typer.Exit(code)
@@ -132,33 +125,6 @@ def list_ablations() -> None:
     width = max(len(ablation.name) for ablation in found)
     for ablation in found:
         typer.echo(f"{ablation.name:{width}}  {ablation.question}")
-
-
-@app.command()
-def status(
-    results: Where = LOCAL,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
-    """How far RESULTS is: cells done and planned per ablation, and what is running."""
-    from harness.study.results import Results
-    from harness.study.status import status as look
-
-    with refusals():
-        found = look(Results(root=results))
-    if as_json:
-        typer.echo(json.dumps(found, indent=1, sort_keys=True))
-        return
-    for entry in found["ablations"]:
-        tuning = f", {entry['arms_being_tuned']} arms to tune" if entry["arms_being_tuned"] else ""
-        typer.echo(
-            f"{entry['name']} ({entry['profile']}): {entry['done']} of {entry['planned']} cells, "
-            f"{entry['diverged']} diverged{tuning}"
-        )
-    queue = found["queue"]
-    typer.echo(f"queue: {queue['running']} running, {queue['waiting']} waiting")
-    for failure in queue["failures"]:
-        where = "/".join((failure["ablation"], failure["world"], failure["arm"]))
-        typer.echo(f"failed: {where}, seed {failure['seed']}: {failure['error']}")
 
 
 @app.command()

@@ -3,26 +3,57 @@
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
 from harness.study.ablation import Ablation
-from harness.study.launch import run_study
+from harness.study.launch import Workers, run_study
 from harness.study.pool import LocalPool
 from harness.study.progress import ConsoleWatcher
 from harness.study.queue import Failure
 from harness.study.request import Request
 from harness.study.results import Results
 from harness.study.schedule import Schedule
+from harness.study.storage import check_storage
 from harness.trial.record import read_records
 
+LAUNCHERS = ("local", "slurm")
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
-def watch(asked: Sequence[Request], results: Results, workers: int, runner: str) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How a study is run: how many workers, which, started by what, and where they queue."""
+
+    workers: int
+    runner: str
+    storage: str | None = None
+    launcher: str = "local"
+    slurm: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_storage(self.storage, self.workers)
+        if self.launcher not in LAUNCHERS:
+            allowed = ", ".join(LAUNCHERS)
+            raise ValueError(f"--launcher must be one of {allowed}, got {self.launcher!r}")
+        if self.slurm and self.launcher != "slurm":
+            raise ValueError("--slurm is for --launcher slurm")
+
+    def pool(self, results: Results) -> Workers:
+        """Who starts the workers."""
+        if self.launcher == "local":
+            return LocalPool(results=results, runner=self.runner, storage=self.storage)
+        from harness.study.slurm import SlurmPool  # here: submitit is an extra
+
+        return SlurmPool(
+            results=results, runner=self.runner, storage=self.storage, options=self.slurm
+        )
+
+
+def watch(asked: Sequence[Request], results: Results, how: Manner) -> int:
     """Run and report, with progress; returns the exit code.
 
     0: done. 1: a trial failed for good, or a report could not be made; all else was done.
@@ -30,10 +61,12 @@ def watch(asked: Sequence[Request], results: Results, workers: int, runner: str)
     """
     reporter = Reporter(results=results.root)
     watcher = ConsoleWatcher(console=Console(), on_finished=reporter.lines)
-    pool = LocalPool(results=results, runner=runner)
+    pool = how.pool(results)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        failures = run_study(asked, results, watcher, pool=pool, workers=workers)
+        failures = run_study(
+            asked, results, watcher, pool=pool, workers=how.workers, storage=how.storage
+        )
     except KeyboardInterrupt:
         watcher.end()
         _say("stopped; nothing is lost: the same command goes on from here")

@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,10 @@ from typer.testing import CliRunner, Result
 
 from harness import console
 from harness.cli import app
+from harness.study.queue import Queue
 from harness.study.results import Results
+from harness.study.runs import Runs
+from harness.study.schedule import Schedule
 from harness.trial.record import read_records
 from tests.study import toy
 
@@ -38,7 +43,9 @@ def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fork_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that start at once."""
-    monkeypatch.setattr(console, "LocalPool", lambda results, runner: toy.Pool(results))
+    monkeypatch.setattr(
+        console, "LocalPool", lambda results, runner, storage: toy.Pool(results, storage)
+    )
 
 
 def opd(*arguments: str | Path) -> Result:
@@ -170,7 +177,51 @@ def test_status_tells_people_and_programs(tmp_path: Path) -> None:
     assert "toy (smoke): 4 of 4 cells, 0 diverged" in opd("status", "--results", tmp_path).output
     found = json.loads(opd("status", "--json", "--results", tmp_path).output)
     assert found["ablations"][0]["done"] == 4
-    assert found["queue"] == {"failures": [], "lost": 0, "running": 0, "waiting": 0}
+    nobody = {"failures": [], "workers": [], "lost": 0, "running": 0, "waiting": 0}
+    assert found["queue"] == nobody | {"finished": 2}  # the arms come to one trial
+    assert found["eta_seconds"] is None
+
+
+def test_a_worker_joins_and_ends_when_nothing_is_left(tmp_path: Path) -> None:
+    results = Results(root=tmp_path)
+    results.prepare()
+    Queue(results).enqueue(Schedule(toy.asked(), Runs(results)).wanted())
+    options = ["--results", str(tmp_path), "--wait", "0.2", "--runner", toy.RUNNER]
+    joined = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "worker", *options],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (joined.returncode, joined.stderr) == (0, "")
+    assert len(read_records(tmp_path / "runs" / "toy.jsonl")) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "toy", "--storage", "mysql://db"], "--storage must be postgresql"),
+        (["run", "toy", "--storage", "sqlite:///q", "--workers", "2"], "give --workers 1"),
+        (["run", "toy", "--launcher", "cloud"], "--launcher must be one of local, slurm"),
+        (["run", "toy", "--slurm", "partition=x"], "--slurm is for --launcher slurm"),
+        (["run", "toy", "--slurm", "partition"], "--slurm must be option=value"),
+        (["worker", "--storage", "sqlite:///q"], "SQLite serves one worker"),
+        (["worker", "--results", "nowhere"], "results folder must exist"),
+        (["reindex", "--results", "nowhere"], "results folder must exist"),
+    ],
+)
+def test_a_queue_that_cannot_be_used_is_one_line_and_2(arguments: list[str], words: str) -> None:
+    done = opd(*arguments)
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_reindex_shows_the_records_again(tmp_path: Path) -> None:
+    run(tmp_path, "toy")
+    assert "4 records in the queue" in opd("reindex", "--results", tmp_path).output
+    found = json.loads(opd("status", "--json", "--results", tmp_path).output)
+    assert found["queue"]["finished"] == 4
 
 
 def test_status_of_nothing_is_refused(tmp_path: Path) -> None:
@@ -191,6 +242,8 @@ def test_doctor_shows_the_environment(tmp_path: Path) -> None:
     assert "can be written to" in done.output
 
 
-@pytest.mark.parametrize("command", ["run", "status", "list", "tables", "figures", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["run", "worker", "reindex", "status", "list", "tables", "figures", "doctor"]
+)
 def test_every_command_explains_itself(command: str) -> None:
     assert opd(command, "--help").exit_code == 0

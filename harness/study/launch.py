@@ -2,21 +2,26 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from optuna.trial import TrialState
+
+from harness.study.collect import Collector
 from harness.study.plan import Cell
 from harness.study.queue import Failure, Queue
 from harness.study.request import Request
 from harness.study.results import Results, write_whole
 from harness.study.runs import Runs
 from harness.study.schedule import Schedule
+from harness.study.storage import patiently
 
 POLL_SECONDS = 0.2
 REAP_SECONDS = 0.25
 LOOKAHEAD_CELLS = 8  # per worker: enough to be busy while a report is drawn
+LOOKAHEAD_AT_LEAST = 32  # so that workers who join find something
 
 
 @runtime_checkable
@@ -58,6 +63,7 @@ class Planner:
     results: Results
     runs: Runs
     queue: Queue
+    collector: Collector
     schedules: Sequence[Schedule]
     workers: int
     watcher: Watcher
@@ -75,9 +81,10 @@ class Planner:
         self._reap()
         pending = self.queue.pending()
         self.failures = self.queue.failed_for_good()
+        self.collector.collect()
         if self._take_in():
             pool.progressed()
-        queued = self._top_up(set(pending))
+        queued = self._top_up(pending)
         self._close()
         pool.keep(min(self.workers, queued))
         self.watcher.update(self.schedules)
@@ -104,18 +111,24 @@ class Planner:
     def _is_done(self, digest: str) -> bool:
         return bool(self.runs.known(digest) or self.runs.explored(digest))
 
-    def _top_up(self, pending: set[str]) -> int:
-        """Queue ablation after ablation until no worker can run dry; returns cells in the queue."""
+    def _top_up(self, pending: Mapping[str, TrialState]) -> int:
+        """Queue ablation after ablation until no worker can run dry; returns cells in the queue.
+
+        Not all at once: every process that asks reads whatever waits.
+        """
+        queued = set(pending)
+        running = list(pending.values()).count(TrialState.RUNNING)  # wherever they are
+        enough = max(LOOKAHEAD_AT_LEAST, LOOKAHEAD_CELLS * max(self.workers, running))
         for schedule in self.open:
             ready: dict[str, Cell] = {}
             for cell in schedule.wanted():
-                if cell.digest not in pending and cell.digest not in self.failures:
+                if len(queued) + len(ready) >= enough:
+                    break
+                if cell.digest not in queued and cell.digest not in self.failures:
                     ready.setdefault(cell.digest, cell)
             self.queue.enqueue(ready.values())
-            pending |= set(ready)
-            if len(pending) > LOOKAHEAD_CELLS * self.workers:
-                break
-        return len(pending)
+            queued |= set(ready)
+        return len(queued)
 
     def _close(self) -> None:
         """Report ablations that are whole, or of which nothing is left that could be run."""
@@ -134,11 +147,14 @@ def run_study(
     *,
     pool: Workers,
     workers: int,
+    storage: str | None = None,
 ) -> list[Failure]:
     """Run every cell of `requests` that `results` lacks; returns those that cannot be run.
 
-    Raises ValueError where something in the folder cannot be read, OSError where it cannot be
-    written to, and what `pool` raises. Whenever it is stopped, the same call goes on from there.
+    The queue lives in `results`, or at `storage`. Raises ValueError where something in the folder
+    cannot be read or the storage is not to be used, OSError where the folder cannot be written to,
+    StorageLost where the storage went away, and what `pool` raises. Whenever it is stopped, the
+    same call goes on from there.
     """
     results.prepare()
     with results.sole_planner(lambda: watcher.say("waiting for the other `opd run` to end")):
@@ -146,7 +162,7 @@ def run_study(
         for report in runs.mend():
             watcher.say(report)
         runs.refresh()
-        queue = Queue(results)
+        queue = Queue(results, storage)
         queue.begin()
         schedules = [Schedule(request, runs) for request in requests]
         for schedule in schedules:
@@ -156,6 +172,7 @@ def run_study(
             results=results,
             runs=runs,
             queue=queue,
+            collector=Collector(queue=queue, runs=runs),
             schedules=schedules,
             workers=workers,
             watcher=watcher,
@@ -163,7 +180,7 @@ def run_study(
         )
         watcher.begin(schedules, workers)
         with pool:
-            while planner.step(pool):
+            while patiently(lambda: planner.step(pool), queue.where):
                 time.sleep(POLL_SECONDS)
         return list(planner.failures.values())
 

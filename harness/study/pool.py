@@ -33,6 +33,7 @@ class LocalPool:
 
     results: Results
     runner: str
+    storage: str | None = None
     _workers: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = field(default_factory=list)
     _crashes: int = 0
     _kills: int = 0
@@ -65,6 +66,8 @@ class LocalPool:
         words = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the worker lives
         command = [sys.executable, "-m", "harness.study.worker"]
         arguments = [str(self.results.root), self.runner, str(os.getpid())]
+        if self.storage is not None:
+            arguments.append(self.storage)
         environment = os.environ | {
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

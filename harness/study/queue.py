@@ -1,26 +1,29 @@
 """Which cells wait, which run, and which worker has which?"""
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import optuna
-from optuna.exceptions import UpdateFinishedTrialError
-from optuna.storages import JournalStorage
+from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from harness.study.journal import RepairingJournal
+from harness.study.lease import Beat, Leases, beat
 from harness.study.plan import Cell
-from harness.study.process import Owner, is_alive
+from harness.study.process import Owner
 from harness.study.results import Results
+from harness.study.storage import open_storage
 
 FORMAT = 1
 STUDY = "cells"
 RAISED_LIMIT = 3
 KILLED_LIMIT = 10
-UNSIGNED_SECONDS = 5.0
-Reason = Literal["raised", "killed", "released", "withdrawn"]
+Reason = Literal["raised", "killed", "released"]
+ANOTHER = "give each results folder a database of its own"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,22 +46,19 @@ class Failure:
 class Queue:
     """Planned cells as trials of an Optuna study: WAITING, RUNNING, COMPLETE or FAIL.
 
-    Raises ValueError where the journal holds a study that is not such a queue.
+    It lives in the results folder, or at `url`. Raises ValueError where that cannot be opened, or
+    holds a study that is not such a queue.
     """
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: Results, url: str | None = None) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._journal = RepairingJournal(results.journal, results.lock("journal"))
-        self._where = results.journal
-        self._unsigned_since: dict[int, float] = {}
-        try:
-            self._storage = JournalStorage(self._journal)
-        except (ValueError, KeyError, AssertionError) as error:
-            raise ValueError(f"{results.journal}: not an Optuna journal: {error}") from None
-        try:
-            self._study = optuna.load_study(study_name=STUDY, storage=self._storage)
-        except KeyError:
-            self._study = optuna.create_study(study_name=STUDY, storage=self._storage)
+        opened = open_storage(results, url)
+        self.where, self.poll_seconds = opened.where, opened.poll_seconds
+        self._storage, self._batch = opened.storage, opened.batch
+        weakref.finalize(self, opened.close)
+        self._results, self._is_in_folder = results, url is None
+        self._leases = Leases()
+        self._study = _study(self._storage)
         self._check()
 
     def _check(self) -> None:
@@ -66,14 +66,33 @@ class Queue:
         if made_by is None and not self.trials():
             self._study.set_user_attr("format", FORMAT)
         elif made_by != FORMAT:
+            advice = "move the file away: all results are kept in runs/"
             raise ValueError(
-                f"{self._where}: its study {STUDY!r} was made by another plan (format {made_by}, "
-                f"here {FORMAT}); move the file away: all results are kept in runs/"
+                f"{self.where}: its study {STUDY!r} was made by another plan (format {made_by}, "
+                f"here {FORMAT}); {advice if self._is_in_folder else ANOTHER}"
             )
 
     def begin(self) -> None:
-        """A planner takes over: every cell has all its attempts again."""
+        """A planner takes over: every cell has all its attempts again.
+
+        Raises ValueError where the queue serves another results folder.
+        """
+        if not self._is_in_folder:
+            mine, theirs = self._results.identity(), self._study.user_attrs.get("folder")
+            if theirs not in (None, mine):
+                raise ValueError(
+                    f"{self.where}: its study {STUDY!r} is another plan's, that of a results "
+                    f"folder other than {self._results.root}; {ANOTHER}"
+                )
+            self._study.set_user_attr("folder", mine)
         self._study.set_user_attr("first_number", len(self.trials()))
+
+    def files_in(self, results: Results) -> bool:
+        """Whether `results` is the planner's own folder, seen from here."""
+        mine = results.known_identity()
+        return self._is_in_folder or (
+            mine is not None and mine == self._study.user_attrs.get("folder")
+        )
 
     def trials(self, *states: TrialState) -> list[FrozenTrial]:
         """All entries, or those in `states`, in the order they were planned."""
@@ -88,27 +107,48 @@ class Queue:
             )
             for cell in cells
         ]
-        self._study.add_trials(trials[:1])  # at once: Optuna looks for a trial of its own below
-        with self._journal.batch():
-            self._study.add_trials(trials[1:])
+        self.add(trials)
+
+    def add(self, trials: Iterable[FrozenTrial]) -> None:
+        """Add entries as they are, all in one write."""
+        made = list(trials)
+        self._study.add_trials(made[:1])  # at once: Optuna looks for a trial of its own below
+        with self._batch():
+            self._study.add_trials(made[1:])
+
+    def drop(self) -> None:
+        """Take the whole queue away; it is made anew by whoever opens it next."""
+        self._storage.delete_study(self._study._study_id)
 
     def claim(self, owner: Owner) -> Claim | None:
         """The first waiting cell, now running here; None if there is none."""
-        if not self.trials(TrialState.WAITING):
-            return None
-        trial = self._study.ask()
-        if "cell" not in trial.user_attrs:  # others were faster, and Optuna sampled: not a cell
-            self._end(trial.number, "withdrawn", "")
-            return None
-        try:
-            trial.set_user_attr("owner", owner)
-        except UpdateFinishedTrialError:  # stopped for so long that the cell was given to another
-            return None
-        return Claim(number=trial.number, cell=Cell.from_json(trial.user_attrs["task"]))
+        for trial in self.trials(TrialState.WAITING):
+            identifier = self._identifier(trial.number)
+            try:
+                # Not `study.ask`: where others were faster, that would sample a trial of its own.
+                if not self._storage.set_trial_state_values(identifier, TrialState.RUNNING):
+                    continue
+                self._storage.set_trial_user_attr(identifier, "beat", beat(0))
+                self._storage.set_trial_user_attr(identifier, "owner", owner)
+            except UpdateFinishedTrialError:
+                continue  # withdrawn; or stopped for so long that the cell was given to another
+            return Claim(number=trial.number, cell=Cell.from_json(trial.user_attrs["task"]))
+        return None
+
+    def renew(self, number: int, beat: Beat) -> None:
+        """The worker is still at it; raises UpdateFinishedTrialError where it is no longer its."""
+        self._storage.set_trial_user_attr(self._identifier(number), "beat", beat)
+
+    def deliver(self, number: int, record: str) -> None:
+        """Hand in a record from where the planner's folder cannot be seen; `finish` follows."""
+        with suppress(UpdateFinishedTrialError):  # given to another, whose record counts
+            self._storage.set_trial_user_attr(self._identifier(number), "record", record)
 
     def finish(self, number: int, seconds: float) -> None:
-        """The record of this cell is on disk."""
-        self._study.tell(number, seconds, skip_if_finished=True)
+        """The record of this cell is on disk, or delivered."""
+        done = TrialState.COMPLETE
+        with suppress(UpdateFinishedTrialError):  # somebody saw the record, and said so before
+            self._storage.set_trial_state_values(self._identifier(number), done, [seconds])
 
     def fail(self, number: int, reason: Reason, error: str) -> None:
         """This attempt came to nothing."""
@@ -125,13 +165,13 @@ class Queue:
             pass  # it ended meanwhile, which is what was wanted
 
     def _identifier(self, number: int) -> int:
-        study = self._storage.get_study_id_from_name(STUDY)
+        study = self._study._study_id
         return self._storage.get_trial_id_from_study_id_trial_number(study, number)
 
     def withdraw(self, wanted: set[str]) -> None:
         """Take out waiting cells that an earlier plan left behind."""
         stale = [t for t in self.trials(TrialState.WAITING) if _digest(t) not in wanted]
-        with self._journal.batch():
+        with self._batch():
             for trial in stale:
                 self._storage.set_trial_state_values(
                     self._identifier(trial.number), TrialState.FAIL
@@ -140,17 +180,24 @@ class Queue:
     def reap(self, is_done: Callable[[str], bool], now: float) -> None:
         """End what dead workers left running; `now` is the caller's monotonic clock.
 
-        A digest that `is_done` was recorded before its worker died. A worker may also die between
-        claiming and signing: a claim that stays unsigned for UNSIGNED_SECONDS is ended too.
+        A digest that `is_done`, or a record that is delivered, outlived its worker.
         """
-        for trial in self.trials(TrialState.RUNNING):
-            owner = trial.user_attrs.get("owner")
-            since = self._unsigned_since.setdefault(trial.number, now)
-            lost = is_alive(owner) is False if owner else now - since >= UNSIGNED_SECONDS
-            if lost and is_done(_digest(trial)):
+        for trial in self.lost(now):
+            if is_done(_digest(trial)) or "record" in trial.user_attrs:
                 self.finish(trial.number, 0.0)
-            elif lost:
+            else:
                 self._end(trial.number, "killed", "the worker died")
+
+    def lost(self, now: float) -> list[FrozenTrial]:
+        """What runs by the book, while its worker is dead or silent."""
+        self._leases.look(now)
+        running = self.trials(TrialState.RUNNING)
+        return [trial for trial in running if self._leases.is_lost(trial, now)]
+
+    def has_work(self, now: float) -> bool:
+        """Whether a cell waits, or runs and may come back."""
+        lost = len(self.lost(now))
+        return len(self.trials(TrialState.WAITING, TrialState.RUNNING)) > lost
 
     def pending(self) -> dict[str, TrialState]:
         """Digests that wait or run."""
@@ -173,6 +220,17 @@ class Queue:
             if seen["raised"] >= RAISED_LIMIT or seen["killed"] >= KILLED_LIMIT:
                 failures[_digest(trial)] = _failure(trial, seen.total())
         return failures
+
+
+def _study(storage: BaseStorage) -> optuna.Study:
+    """The study that is the queue; one that another process makes at the same moment is it too."""
+    try:
+        return optuna.load_study(study_name=STUDY, storage=storage)
+    except KeyError:
+        try:
+            return optuna.create_study(study_name=STUDY, storage=storage)
+        except DuplicatedStudyError:
+            return optuna.load_study(study_name=STUDY, storage=storage)
 
 
 def _digest(trial: FrozenTrial) -> str:

@@ -1,6 +1,7 @@
 """Where does everything of a study lie, and can it be written to?"""
 
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,24 @@ class Results:
     def cache(self) -> Path:
         """Base models and specialists that cells share."""
         return self.root / "cache"
+
+    @property
+    def jobs(self) -> Path:
+        """What cluster jobs wrote."""
+        return self.root / "jobs"
+
+    def known_identity(self) -> str | None:
+        """What `identity` gave when a planner ran here with a queue elsewhere; None before."""
+        path = self.root / "queue.id"
+        return path.read_text().strip() if path.exists() else None
+
+    def identity(self) -> str:
+        """Tells this folder from all others, wherever it is seen from; a copy keeps it."""
+        found = self.known_identity()
+        if found is None:
+            found = uuid.uuid4().hex
+            write_whole(self.root / "queue.id", found + "\n")
+        return found
 
     @property
     def journal(self) -> Path:

@@ -102,13 +102,7 @@ class Schedule:
 
     def seconds_per_cell(self) -> tuple[float, bool]:
         """Median of what its cells took, or a default; and whether it was measured."""
-        profile = self.request.profile.name
-        files = (self._runs.file(self.request.ablation.name), self._runs.file(EXPLORE))
-        for file in files:
-            seconds = [k.wall_seconds for k in file.known.values() if k.profile == profile]
-            if seconds:
-                return statistics.median(seconds), True
-        return DEFAULT_SECONDS[profile], False
+        return seconds_per_cell(self._runs, self.request.ablation.name, self.request.profile.name)
 
     def tuned(self) -> dict[str, Values]:
         """`world/first arm` -> the values its family runs with, for families that were searched."""
@@ -145,6 +139,15 @@ class Schedule:
             "tuned": self.tuned(),
             "worlds": worlds,
         }
+
+
+def seconds_per_cell(runs: Runs, ablation: str, profile: str) -> tuple[float, bool]:
+    """Median of what an ablation's cells took, or a default; and whether it was measured."""
+    for file in (runs.file(ablation), runs.file(EXPLORE)):
+        seconds = [k.wall_seconds for k in file.known.values() if k.profile == profile]
+        if seconds:
+            return statistics.median(seconds), True
+    return DEFAULT_SECONDS[profile], False
 
 
 def _in_words(family: Family) -> str:

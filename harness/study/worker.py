@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import math
 import os
 import signal
 import sys
@@ -11,24 +12,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 
 from harness.domains.base import Split
+from harness.study.lease import Beating
 from harness.study.plan import Cell
 from harness.study.process import this_process
-from harness.study.queue import Claim, Queue
+from harness.study.queue import Claim, Queue, Reason
 from harness.study.results import Results
 from harness.study.runs import RunsFile
+from harness.study.storage import StorageLost, patiently
 from harness.trial.config import TrialConfig, from_normal_form
 from harness.trial.environment import environment
 from harness.trial.record import Outcome, TrialRecord
 
 RUNNER = "harness.trial.run:run_trial"
-IDLE_SECONDS = 0.05
 FOLDER_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
-UNUSABLE = 2
+UNUSABLE, LOST = 2, 3
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -52,12 +55,15 @@ def runner_named(name: str) -> Runner:
 
 
 class StopSignal:
-    """SIGTERM and SIGINT end the cell at hand, never a write: `wanted` is looked at in between."""
+    """Signals end the cell at hand, never a write: `wanted` is looked at in between.
+
+    SIGUSR2 is what submitit sends to a job whose time is nearly over.
+    """
 
     def __init__(self) -> None:
         self.wanted = False
         self._in_trial = False
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._received)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
@@ -91,38 +97,64 @@ class Worker:
     def work(self, is_wanted: Callable[[], bool]) -> None:
         """Run cells until stopped, or until `is_wanted` says no between two cells."""
         owner = this_process()
-        while not self.stop.wanted and is_wanted():
-            claim = self.queue.claim(owner)
+        while not self.stop.wanted and self._ask(is_wanted):
+            claim = self._ask(lambda: self.queue.claim(owner))
             if claim is None:
-                time.sleep(IDLE_SECONDS)
+                time.sleep(self.queue.poll_seconds)
             else:
                 self._run(claim)
+
+    def idle_for(self, seconds: float) -> Callable[[], bool]:
+        """Says no once nothing has waited or run for so long."""
+        last = time.monotonic()
+
+        def is_wanted() -> bool:
+            nonlocal last
+            now = time.monotonic()
+            if self.queue.has_work(now):
+                last = now
+            return now - last < seconds
+
+        return is_wanted
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        return patiently(question, self.queue.where)
 
     def _run(self, claim: Claim) -> None:
         cell, started = claim.cell, time.monotonic()
         try:
             config = from_normal_form(dict(cell.config))
-            outcome = self.stop.during(
-                lambda: self.runner(config, cell.seed, self.results.cache, held_out=cell.split)
-            )
+            with Beating(lambda beat: self.queue.renew(claim.number, beat)):
+                outcome = self.stop.during(
+                    lambda: self.runner(config, cell.seed, self.results.cache, held_out=cell.split)
+                )
         except Stopped:
-            self.queue.fail(claim.number, "released", "")
+            self._fail(claim, "released", "")
             return
         except Exception as error:
             if isinstance(error, OSError) and error.errno in FOLDER_ERRORS:
-                self.queue.fail(claim.number, "released", "")
+                self._fail(claim, "released", "")
                 raise
-            self.queue.fail(claim.number, "raised", _tail(error))
+            self._fail(claim, "raised", _tail(error))
             return
         seconds = time.monotonic() - started
-        self._file(cell, outcome, seconds)
-        self.queue.finish(claim.number, seconds)
+        self._hand_in(claim, self._record(cell, outcome, seconds))
+        self._ask(lambda: self.queue.finish(claim.number, seconds))
 
-    def _file(self, cell: Cell, outcome: Outcome, seconds: float) -> None:
-        file = self.files.setdefault(
-            cell.ablation, RunsFile(results=self.results, name=cell.ablation)
-        )
-        record = TrialRecord(
+    def _fail(self, claim: Claim, reason: Reason, error: str) -> None:
+        self._ask(lambda: self.queue.fail(claim.number, reason, error))
+
+    def _hand_in(self, claim: Claim, record: TrialRecord) -> None:
+        """Into the planner's folder where that is seen from here, else through the queue."""
+        if self._ask(lambda: self.queue.files_in(self.results)):
+            name = claim.cell.ablation
+            file = self.files.setdefault(name, RunsFile(results=self.results, name=name))
+            file.append([record])
+        else:
+            self._ask(lambda: self.queue.deliver(claim.number, record.line()))
+
+    def _record(self, cell: Cell, outcome: Outcome, seconds: float) -> TrialRecord:
+        return TrialRecord(
             ablation=cell.ablation,
             world=cell.world,
             arm=cell.arm,
@@ -139,7 +171,6 @@ class Worker:
             cause=outcome.cause,
             facts=outcome.facts,
         )
-        file.append([record])
 
 
 def _tail(error: Exception) -> str:
@@ -148,10 +179,18 @@ def _tail(error: Exception) -> str:
     return f"{type(error).__name__}: {error}\n{''.join(lines)[-2000:]}"
 
 
-def run_worker(root: Path, runner: str, parent: int | None) -> int:
-    """Work on the results folder; with `parent`, only as long as that process is ours.
+def run_worker(
+    root: Path,
+    runner: str,
+    parent: int | None,
+    storage: str | None = None,
+    idle_seconds: float | None = None,
+) -> int:
+    """Work for the queue of the results folder, or of `storage`.
 
-    Returns the exit code: 0, or 2 where the folder cannot be written to.
+    With `parent`, only as long as that process is ours; with `idle_seconds`, until nothing has been
+    left to do for so long. Returns the exit code: 0, 2 where the folder cannot be written to, 3
+    where the storage went away.
     """
     torch.set_num_threads(1)
     stop = StopSignal()
@@ -159,13 +198,17 @@ def run_worker(root: Path, runner: str, parent: int | None) -> int:
     try:
         worker = Worker(
             results=results,
-            queue=Queue(results),
+            queue=Queue(results, storage),
             runner=runner_named(runner),
             stop=stop,
             environment=environment(),
             files={},
         )
-        worker.work(lambda: parent is None or os.getppid() == parent)
+        has_work = worker.idle_for(math.inf if idle_seconds is None else idle_seconds)
+        worker.work(lambda: (parent is None or os.getppid() == parent) and has_work())
+    except StorageLost as error:
+        print(error, file=sys.stderr)
+        return LOST
     except OSError as error:
         if error.errno not in FOLDER_ERRORS:
             raise
@@ -175,5 +218,5 @@ def run_worker(root: Path, runner: str, parent: int | None) -> int:
 
 
 if __name__ == "__main__":
-    root, runner, parent = sys.argv[1:]
-    sys.exit(run_worker(Path(root), runner, int(parent)))
+    root, runner, parent, *address = sys.argv[1:]
+    sys.exit(run_worker(Path(root), runner, int(parent), address[0] if address else None))

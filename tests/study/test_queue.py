@@ -5,13 +5,15 @@ from pathlib import Path
 
 import optuna
 import pytest
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from harness.study.lease import LEASE_SECONDS, UNSIGNED_SECONDS, beat
 from harness.study.plan import Cell
 from harness.study.process import Owner, is_alive, this_process
-from harness.study.queue import KILLED_LIMIT, RAISED_LIMIT, UNSIGNED_SECONDS, Queue
+from harness.study.queue import KILLED_LIMIT, RAISED_LIMIT, Queue
 from harness.study.results import Results
 from harness.study.runs import Runs
 from harness.study.schedule import Schedule
@@ -68,16 +70,69 @@ def test_a_dead_workers_cell_is_free_again_unless_it_was_recorded(results: Resul
     assert states[recorded.cell.digest] == TrialState.COMPLETE
 
 
-def test_a_live_workers_cell_stays_its_own_and_another_machines_cannot_be_judged(
-    results: Results,
-) -> None:
+def looks(queue: Queue, start: float, end: float) -> list[int]:
+    """Numbers given up by a reader that looks every five seconds of its clock, up to `end`."""
+    for now in range(int(start), int(end) + 1, 5):
+        queue.reap(lambda digest: False, float(now))
+    return [trial.number for trial in queue.trials(TrialState.FAIL)]
+
+
+ELSEWHERE = Owner(machine="elsewhere", pid=1, started="1")
+
+
+def test_a_silent_workers_cell_is_given_back_when_its_lease_is_over(results: Results) -> None:
     queue = Queue(results)
     queue.enqueue(cells(results)[:2])
     queue.claim(this_process())
-    queue.claim(Owner(machine="elsewhere", pid=1, started="1"))
-    queue.reap(lambda digest: False, now=0.0)
-    queue.reap(lambda digest: False, now=1e6)
-    assert len(queue.trials(TrialState.RUNNING)) == 2
+    queue.claim(ELSEWHERE)
+    assert looks(queue, 0.0, LEASE_SECONDS - 5) == []
+    assert looks(queue, LEASE_SECONDS, LEASE_SECONDS) == [1]  # that of this process stays
+    assert looks(queue, LEASE_SECONDS, 10 * LEASE_SECONDS) == [1]
+
+
+def test_a_lease_that_is_renewed_lasts(results: Results) -> None:
+    queue, worker = Queue(results), Queue(results)
+    queue.enqueue(cells(results)[:1])
+    claim = worker.claim(ELSEWHERE)
+    assert claim
+    for count in range(1, 6):
+        assert looks(queue, 20.0 * count, 20.0 * count + 15) == []
+        worker.renew(claim.number, beat(count))
+    queue.fail(claim.number, "killed", "")
+    with pytest.raises(UpdateFinishedTrialError):
+        worker.renew(claim.number, beat(9))
+
+
+def test_a_reader_that_did_not_look_gives_nothing_up(results: Results) -> None:
+    queue = Queue(results)
+    queue.enqueue(cells(results)[:1])
+    queue.claim(ELSEWHERE)
+    assert looks(queue, 0.0, 5.0) == []
+    assert looks(queue, 1000.0, 1000.0 + LEASE_SECONDS - 5) == []
+    assert looks(queue, 1000.0 + LEASE_SECONDS, 1000.0 + LEASE_SECONDS) == [0]
+
+
+def test_a_record_that_was_delivered_outlives_its_worker(results: Results) -> None:
+    queue = Queue(results)
+    queue.enqueue(cells(results)[:1])
+    claim = queue.claim(dead())
+    assert claim
+    queue.deliver(claim.number, "{}")
+    queue.reap(lambda digest: False, 0.0)
+    assert queue.trials()[0].state == TrialState.COMPLETE
+
+
+def test_work_is_left_while_a_cell_waits_or_runs_somewhere(results: Results) -> None:
+    queue = Queue(results)
+    assert not queue.has_work(0.0)
+    queue.enqueue(cells(results)[:2])
+    assert queue.has_work(0.0)
+    mine, other = queue.claim(this_process()), queue.claim(dead())
+    assert mine
+    assert other
+    assert queue.has_work(0.0)
+    queue.finish(mine.number, 1.0)
+    assert not queue.has_work(0.0)
 
 
 def test_a_claim_that_stays_without_an_owner_is_ended(results: Results) -> None:

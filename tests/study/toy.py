@@ -147,8 +147,10 @@ class Pool:
     In a process that is forked itself, `nested` has the workers end with it.
     """
 
-    def __init__(self, results: Results, *, nested: bool = False) -> None:
-        self.results = results
+    def __init__(
+        self, results: Results, storage: str | None = None, *, nested: bool = False
+    ) -> None:
+        self.results, self.storage = results, storage
         self.context: BaseContext = FORKSERVER
         self.parent: int | None = None
         if nested:
@@ -161,7 +163,7 @@ class Pool:
             self.workers.append(self._start())
 
     def _start(self) -> BaseProcess:
-        arguments = (self.results.root, RUNNER, self.parent)
+        arguments = (self.results.root, RUNNER, self.parent, self.storage)
         process = self.context.Process(target=run_worker, args=arguments)  # type: ignore[attr-defined]
         assert isinstance(process, BaseProcess)
         process.start()
