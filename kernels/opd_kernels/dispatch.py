@@ -16,9 +16,9 @@ SMALL_LOGITS = 2**20
 def choose(problem: Problem, implementation: Implementation) -> tuple[str, Run | None]:
     """The name of what runs, and its one-pass function; None for the reference.
 
-    `auto` takes the C++ path on a CPU, Triton on CUDA, and `chunked` where they do not fit; but the
-    reference where those few float32 logits are held at no cost. Asked for by name, one that does
-    not fit is refused with the reason.
+    `auto` takes the C++ path on a CPU where it pays, Triton on CUDA, and `chunked` elsewhere; but
+    the reference where those few float32 logits are held at no cost. Asked for by name, one that
+    does not fit is refused with the reason.
     """
     if implementation == "reference":
         if getattr(problem.support, "skip_below", 0.0):
@@ -26,7 +26,7 @@ def choose(problem: Problem, implementation: Implementation) -> tuple[str, Run |
         return "reference", None
     if implementation in ("auto", "cpu"):
         reason = row_cpu.fits(problem)
-        if reason is None:
+        if reason is None and (implementation == "cpu" or row_cpu.pays(problem)):
             return "cpu", row_cpu.run
         if implementation == "cpu":
             raise ValueError(f"implementation cpu does not fit: {reason}")
