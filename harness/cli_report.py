@@ -1,6 +1,7 @@
 """What can be asked of a results folder: tables, figures, the page, two folders side by side?"""
 
 import importlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,3 +85,24 @@ def report(
         }
         published = PUBLISHED if reference is None and PUBLISHED.is_dir() else reference
         typer.echo(write_page(found, sections, results, published))
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="A results folder.")],
+    second: Annotated[Path, typer.Argument(help="Another, as `results/reference`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Did FIRST reproduce SECOND? Cell by cell, and verdict by verdict within the intervals.
+
+    `opd compare results/local results/reference`
+    """
+    from harness.report.compare import as_json as plain
+    from harness.report.compare import compare_results, in_words
+
+    with refusals():
+        found = compare_results(chosen(None), first, second)
+        if as_json:
+            typer.echo(json.dumps(plain(found), indent=1, sort_keys=True, allow_nan=False))
+        else:
+            typer.echo(in_words(found), nl=False)
