@@ -166,5 +166,5 @@ def _port(url: str) -> int | None:
 def _first_line(error: Exception) -> str:
     """What went wrong underneath, in one line: the libraries append advice and links."""
     cause = getattr(error, "orig", None) or error.__cause__ or error
-    text = str(getattr(cause, "orig", None) or cause).strip()
+    text = str(getattr(cause, "orig", None) or cause).strip() or str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
