@@ -60,8 +60,14 @@ def accuracy() -> list[dict[str, Any]]:
         "ours": ("auto", "exact"),
         "ours, portable": ("chunked", "exact"),
     }
+    capability = environment()["capability"]
     return [
-        {"variant": name, "distance": distance, **vars(gradient_error(distance, i, precision=p))}  # type: ignore[arg-type]
+        {
+            "variant": name,
+            "distance": distance,
+            "capability": capability,
+            **vars(gradient_error(distance, i, precision=p)),  # type: ignore[arg-type]
+        }
         for distance in DISTANCES
         for name, (i, p) in menu.items()
     ]
@@ -104,7 +110,7 @@ def render(found: dict[str, Any]) -> str:
             tablefmt="github",
             disable_numparse=True,
         )
-        + "\n"
+        + f"\n\nErrors against float64, measured with {found['accuracy'][0]['capability']}.\n"
     )
 
 
