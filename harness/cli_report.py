@@ -43,11 +43,12 @@ def tables(names: Names = None, results: Where = LOCAL) -> None:
     """Make the tables again from the runs, the headline and `all.tex` too: the same bytes."""
     from harness.report.document import write_document
     from harness.report.headline import write_headline
+    from harness.report.importances import write_importances
     from harness.report.write import write_tables
 
     with refusals():
         for ablation in chosen(names):
-            for path in write_tables(ablation, results):
+            for path in (*write_tables(ablation, results), *write_importances(ablation, results)):
                 typer.echo(path)
         for path in write_headline(chosen(None), results):
             typer.echo(path)
