@@ -4,6 +4,8 @@ Imports are inside the commands: `opd --help` answers without loading torch.
 """
 
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +17,7 @@ from harness.cli_report import chosen
 if TYPE_CHECKING:
     from harness.study.ablation import Profile
 
+RUNNER = "harness.trial.run:run_trial"
 app = typer.Typer(
     help="Controlled ablations of on-policy distillation: run them, and read what they decide.",
     no_args_is_help=True,
@@ -47,7 +50,7 @@ def run(
     arms: Annotated[
         list[str] | None, typer.Option("--arm", help="Only this arm, and what it is compared with.")
     ] = None,
-    runner: Annotated[str, typer.Option(hidden=True)] = "harness.trial.run:run_trial",
+    runner: Annotated[str, typer.Option(hidden=True)] = RUNNER,
 ) -> None:
     """Run what RESULTS lacks of these ablations, then write their tables and figures.
 
@@ -92,6 +95,37 @@ def profile_named(name: str) -> "Profile":
         hint = did_you_mean(name, known)
         raise ValueError(f"no profile {name!r}{hint}; there are: {', '.join(known)}")
     return known[name]
+
+
+@app.command()
+def aa(
+    name: Annotated[str, typer.Argument(help="An ablation.")],
+    seeds: Annotated[int, typer.Option(min=6, help="Pairs; twice as many seeds are run.")] = 10,
+    profile: Annotated[str, typer.Option(help="smoke, quick or paper.")] = "quick",
+    workers: Annotated[int | None, typer.Option(min=1, help="Default: cores.")] = None,
+    results: Annotated[Path, typer.Option(help="A folder of its own.")] = Path("results/aa"),
+) -> None:
+    """Run the reference arm of an ablation against itself: how often would it seem to differ?
+
+    `opd aa kl_direction --seeds 10`
+    """
+    from harness.console import Manner, watch
+    from harness.report.aa import false_alarms
+    from harness.report.outcomes import worlds
+    from harness.study.request import requests
+    from harness.study.results import Results
+    from harness.trial.record import read_records
+
+    with refusals():
+        (ablation,) = chosen([name])
+        doubled = replace(profile_named(profile), seeds=2 * seeds)
+        references = sorted({section.reference for section in ablation.worlds.values()})
+        how = Manner(workers=workers or os.cpu_count() or 1, runner=RUNNER)
+        asked = requests([ablation], doubled, (), references)
+        code = watch(asked, Results(root=results), how)
+        for world in worlds(ablation, read_records(results / "runs" / f"{name}.jsonl")):
+            typer.echo(false_alarms(world).sentence())
+    raise typer.Exit(code)
 
 
 @app.command(name="list")
