@@ -39,14 +39,23 @@ def chosen(names: Sequence[str] | None) -> "list[Ablation]":
 
 
 @app.command()
-def tables(names: Names = None, results: Where = LOCAL) -> None:
+def tables(
+    names: Names = None,
+    results: Where = LOCAL,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse records of several commits, or of a dirty one.")
+    ] = False,
+) -> None:
     """Make the tables again from the runs, the headline and `all.tex` too: the same bytes."""
     from harness.report.document import write_document
     from harness.report.headline import write_headline
     from harness.report.importances import write_importances
-    from harness.report.write import write_tables
+    from harness.report.write import require_one_commit, write_tables
 
     with refusals():
+        if strict:
+            for ablation in chosen(names):
+                require_one_commit(ablation, results)
         for ablation in chosen(names):
             for path in (*write_tables(ablation, results), *write_importances(ablation, results)):
                 typer.echo(path)

@@ -47,6 +47,20 @@ def test_compare_of_what_is_not_there_is_2(tmp_path: Path) -> None:
     assert "results must be a folder with runs/" in refused.stderr
 
 
+def test_strict_tables_refuse_mixed_and_dirty_commits(tmp_path: Path) -> None:
+    root = folder(tmp_path)
+    assert opd("tables", "--results", root, "--strict").exit_code == 0
+    path = root / "runs" / f"{MADE.name}.jsonl"
+    lines = path.read_text().splitlines()
+    first = json.loads(lines[0])
+    first["environment"] |= {"commit": "f" * 40, "dirty": None}
+    path.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    assert opd("tables", "--results", root).exit_code == 0
+    refused = opd("tables", "--results", root, "--strict")
+    assert refused.exit_code == 2
+    assert "--strict allows the records of one clean commit, got ffffffffffff, " in refused.output
+
+
 def test_tables_name_the_document(tmp_path: Path) -> None:
     done = opd("tables", "--results", folder(tmp_path))
     assert done.exit_code == 0, done.output

@@ -128,13 +128,19 @@ def provenance(world: World) -> str:
     def seen(key: str) -> list[str]:
         return list(dict.fromkeys(str(e[key]) for e in environments if e.get(key) is not None))
 
-    commits = list(dict.fromkeys(_commit(e) for e in environments))
+    commits = commits_of(world)
     text = f"Profile {world.profile}. Commit {', '.join(commits)}"
     text += "; MIXED COMMITS" if len(commits) > 1 else ""
     for key, label in (("cpu", "CPU"), ("threads", "threads"), ("torch", "torch")):
         values = seen(key)
         text += f"; {label} {', '.join(values)}" if values else ""
     return text + "."
+
+
+def commits_of(world: World) -> list[str]:
+    """Every commit that a record of the world names, dirty ones with the hash of the difference."""
+    records = [record for runs in world.records.values() for record in runs.values()]
+    return list(dict.fromkeys(_commit(record.environment) for record in records))
 
 
 def _commit(environment: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from harness.report.comparisons import matched_controls
 from harness.report.factor_figures import break_even_curve, interaction
 from harness.report.factor_tables import anova_table, break_even_table
 from harness.report.figures import budget, forest, shares
+from harness.report.footer import commits_of
 from harness.report.outcomes import World, worlds
 from harness.report.render import Table, to_csv, to_latex, to_markdown
 from harness.report.side_tables import (
@@ -40,6 +41,17 @@ def write_tables(ablation: Ablation, results: Path) -> list[Path]:
             paths.append(write_whole(results / "tables" / f"{name}.{suffix}", content))
         paths.append(write_whole(results / "tables" / f"{name}.csv", to_csv(made)))
     return paths
+
+
+def require_one_commit(ablation: Ablation, results: Path) -> None:
+    """ValueError naming the world whose records come from several commits, or from a dirty one."""
+    for world in worlds(ablation, read_records(results / "runs" / f"{ablation.name}.jsonl")):
+        commits = commits_of(world)
+        if len(commits) > 1 or "dirty" in commits[0]:
+            raise ValueError(
+                f"{ablation.name}, {world.name}: --strict allows the records of one clean commit, "
+                f"got {', '.join(commits)}"
+            )
 
 
 def tables(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Table]:
