@@ -106,7 +106,7 @@ def test_thirty_random_kills_of_workers_elsewhere_lose_and_double_nothing(
     root, own = tmp_path / "planner", tmp_path / "worker"
     results = Results(root=root)
     pool = Killing(results, url, own)
-    asked = toy.asked(toy.ablation(range(1, 11), milliseconds=100), seeds=10)
+    asked = toy.asked(toy.ablation(range(1, 11), milliseconds=300), seeds=10)
     assert run_study([asked], results, toy.Quiet(), pool=pool, workers=4, storage=url) == []
     assert pool.kills == 0
     assert_every_cell_once(root, url, 100)
