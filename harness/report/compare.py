@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from harness.report.page_reference import EXPLAINED, Pair, beside
 from harness.report.stats import Interval
-from harness.report.verdicts import Verdict, control_verdicts, verdicts
+from harness.report.verdicts import Verdict, every_verdict
 from harness.study.ablation import Ablation
 from harness.trial.record import TrialRecord, read_records
 
@@ -62,19 +62,13 @@ def compare_results(ablations: Sequence[Ablation], first: Path, second: Path) ->
         if not ours or not theirs:
             continue
         counted += [_count(ablation, world, ours, theirs) for world in ablation.worlds]
-        here, there = _all_verdicts(ablation, ours), _all_verdicts(ablation, theirs)
+        here, there = every_verdict(ablation, ours), every_verdict(ablation, theirs)
         pairs += (found := beside(here, there))
         paired = {id(v) for pair in found for v in (pair.here, pair.published)}
         unpaired += [v for v in (*here, *there) if id(v) not in paired]
     if not counted:
         raise ValueError(f"{first} and {second} must have runs of one ablation in common, got none")
     return Compared(cells=tuple(counted), pairs=tuple(pairs), unpaired=tuple(unpaired))
-
-
-def _all_verdicts(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Verdict]:
-    """Against the reference and against every matched control, each contrast once."""
-    found = [*verdicts(ablation, records), *control_verdicts(ablation, records)]
-    return list({(v.world, v.arm, v.control): v for v in reversed(found)}.values())[::-1]
 
 
 def _count(

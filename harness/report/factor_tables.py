@@ -1,6 +1,6 @@
 """Which tables do experiments over several factors, or over measured gaps, get?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -118,6 +118,18 @@ def break_evens(ablation: Ablation, world: World) -> Mapping[str, BreakEven | No
         can_be_asked = min(gaps.shape) > 1 and share_range(gaps)
         found[source] = break_even(gaps, differences) if can_be_asked else None
     return found
+
+
+def break_even_sentences(ablation: Ablation, present: Sequence[World]) -> tuple[str, ...]:
+    """`WORLD, gap by SOURCE: what was found`, for an ablation that asks for break-even gaps."""
+    if "break_even" not in ablation.figures:
+        return ()
+    return tuple(
+        f"{world.name}, gap by {source}: {found.sentence()}"
+        for world in present
+        for source, found in break_evens(ablation, world).items()
+        if found is not None
+    )
 
 
 def break_even_table(ablation: Ablation, world: World) -> Table:

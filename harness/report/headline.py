@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.report.digits import bounded, bounds, number, probability, stars, text
-from harness.report.factor_tables import break_evens
+from harness.report.factor_tables import break_even_sentences
 from harness.report.labels import BUDGET_TITLES, DAGGER
 from harness.report.outcomes import BUDGETS, worlds
 from harness.report.render import Cell, Table, to_csv, to_latex, to_markdown
@@ -41,7 +41,8 @@ def headline_table(ablations: Sequence[Ablation], results: Path) -> Table:
     for ablation in ablations:
         records = read_records(results / "runs" / f"{ablation.name}.jsonl")
         rows += [_row(verdict) for verdict in _chosen(ablation, records)]
-        notes += _break_even_notes(ablation, records)
+        crossings = break_even_sentences(ablation, worlds(ablation, records))
+        notes += [f"{ablation.name}, {sentence}." for sentence in crossings]
         if any(record.profile == "smoke" for record in records):
             notes.append(f"{ablation.name}: a smoke run, which shows nothing.")
     return Table(
@@ -103,12 +104,3 @@ def _row(verdict: Verdict) -> tuple[Cell, ...]:
         ),
         text(verdict.verdict, verdict=verdict.verdict),
     )
-
-
-def _break_even_notes(ablation: Ablation, records: Sequence[TrialRecord]) -> Iterator[str]:
-    if "break_even" not in ablation.figures:
-        return
-    for world in worlds(ablation, records):
-        for source, found in break_evens(ablation, world).items():
-            if found is not None:
-                yield f"{ablation.name}, {world.name}, gap by {source}: {found.sentence()}."

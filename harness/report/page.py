@@ -9,14 +9,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.report.claims import Judged, judge, load_contradictions
-from harness.report.factor_tables import break_evens
+from harness.report.factor_tables import break_even_sentences
 from harness.report.outcomes import World, worlds
 from harness.report.page_budgets import budget_table
 from harness.report.page_figures import Picture, pictures
 from harness.report.page_reference import EXPLAINED, Cells, Pair, beside, cells
 from harness.report.page_text import paragraphs
 from harness.report.render import Table, to_html
-from harness.report.verdicts import Verdict, control_verdicts, verdicts
+from harness.report.verdicts import Verdict, every_verdict
 from harness.report.write import anova_tables, tables, write_whole
 from harness.study.ablation import Ablation
 from harness.trial.record import TrialRecord, read_records
@@ -119,9 +119,9 @@ def _part(
     published: Sequence[TrialRecord],
     results: Path,
 ) -> Part:
-    found = _verdicts(ablation, records)
+    found = every_verdict(ablation, records)
     present = worlds(ablation, records)
-    crossings = tuple(_crossings(ablation, present))
+    crossings = break_even_sentences(ablation, present)
     made = tables(ablation, records) + anova_tables(ablation, records)
     return Part(
         ablation=ablation,
@@ -130,17 +130,9 @@ def _part(
         headlines=_headlines(ablation, found, few=0 if crossings else HEADLINES_WITHOUT_CHOICE),
         crossings=crossings,
         places=tuple(_place(ablation, world, made, results) for world in present),
-        pairs=beside(found, _verdicts(ablation, published)),
+        pairs=beside(found, every_verdict(ablation, published)),
         shared=cells(records, published),
     )
-
-
-def _verdicts(ablation: Ablation, records: Sequence[TrialRecord]) -> tuple[Verdict, ...]:
-    """Every contrast once: a matched control may be the reference as well."""
-    found: dict[tuple[str, str, str], Verdict] = {}
-    for verdict in (*verdicts(ablation, records), *control_verdicts(ablation, records)):
-        found.setdefault((verdict.world, verdict.arm, verdict.control), verdict)
-    return tuple(found.values())
 
 
 def _headlines(ablation: Ablation, found: Sequence[Verdict], *, few: int) -> tuple[Verdict, ...]:
@@ -155,17 +147,6 @@ def _headlines(ablation: Ablation, found: Sequence[Verdict], *, few: int) -> tup
         if verdict.control == own or verdict.arm == section.reference:
             chosen.append(verdict)
     return tuple(chosen) or tuple(found[:few])
-
-
-def _crossings(ablation: Ablation, present: Sequence[World]) -> list[str]:
-    if "break_even" not in ablation.figures:
-        return []
-    return [
-        f"{world.name}, gap by {source}: {found.sentence()}"
-        for world in present
-        for source, found in break_evens(ablation, world).items()
-        if found
-    ]
 
 
 def _place(ablation: Ablation, world: World, made: Sequence[Table], results: Path) -> Place:

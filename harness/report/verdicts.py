@@ -74,6 +74,14 @@ def control_verdicts(ablation: Ablation, records: Sequence[TrialRecord]) -> list
     ]
 
 
+def every_verdict(ablation: Ablation, records: Sequence[TrialRecord]) -> tuple[Verdict, ...]:
+    """Every contrast once: a matched control may be the reference as well."""
+    found: dict[tuple[str, str, str], Verdict] = {}
+    for verdict in (*verdicts(ablation, records), *control_verdicts(ablation, records)):
+        found.setdefault((verdict.world, verdict.arm, verdict.control), verdict)
+    return tuple(found.values())
+
+
 def _verdict(ablation: Ablation, world: World, contrast: Contrast) -> Verdict:
     return Verdict(
         ablation=ablation.name,
