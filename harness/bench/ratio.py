@@ -27,6 +27,13 @@ class Ratio:
     lower: float
 
 
+def processor_seconds(step: Step) -> float:
+    """What one run of it takes of a processor's time."""
+    start = time.process_time()
+    step()
+    return time.process_time() - start
+
+
 def summarize(log_ratios: list[float]) -> Ratio:
     """The ratio a list of paired log ratios shows; raises ValueError below 21 pairs."""
     if len(log_ratios) < PAIRS:

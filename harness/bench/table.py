@@ -9,7 +9,6 @@ import json
 import platform
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from tabulate import tabulate
 from harness.bench.accuracy import DISTANCES, gradient_error
 from harness.bench.figure import error_figure
 from harness.bench.memory import peak_extra_bytes
-from harness.bench.variants import CHUNK_TOKENS, SIZES, Size, Step, floor, operands, variants
+from harness.bench.ratio import processor_seconds
+from harness.bench.variants import CHUNK_TOKENS, SIZES, Size, floor, operands, variants
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LARGE_VOCAB = 10_000
@@ -32,7 +32,7 @@ def compare(size: Size, dtype: torch.dtype, rounds: int, memory: bool) -> list[d
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for round_ in range(-1 if size.vocab < LARGE_VOCAB else 0, rounds):  # small ones warm up
         for name, step in steps.items():
-            spent = _seconds(step)
+            spent = processor_seconds(step)
             if round_ >= 0:
                 seconds[name].append(spent)
     rows = []
@@ -116,12 +116,6 @@ def render(found: dict[str, Any]) -> str:
 
 def _vocab(size: str) -> int:
     return int(size.split(" x ")[-1])
-
-
-def _seconds(step: Step) -> float:
-    start = time.process_time()
-    step()
-    return time.process_time() - start
 
 
 def environment() -> dict[str, str]:

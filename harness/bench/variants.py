@@ -4,7 +4,7 @@ A step takes the same operands and leaves gradients of hidden states and head. `
 matrix products no implementation can avoid, in the same chunks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -69,9 +69,13 @@ def operands(size: Size, dtype: torch.dtype, device: str = "cpu") -> Operands:
     )
 
 
-def floor(given: Operands, products: int = 4) -> Step:
-    """Only the products: both logits, the gradient of the states and that of the head."""
-    hidden, head, teacher = given.hidden.detach(), given.head.detach(), given.teacher
+def floor(given: Operands, teachers: Sequence[Teacher] = ()) -> Step:
+    """Only the products: both logits, the gradient of the states and that of the head.
+
+    Several `teachers` in place of the one add up in one buffer, a product each.
+    """
+    hidden, head = given.hidden.detach(), given.head.detach()
+    first, *more = teachers or (given.teacher,)
 
     def step() -> None:
         size = min(CHUNK_TOKENS, len(hidden))
@@ -81,10 +85,11 @@ def floor(given: Operands, products: int = 4) -> Step:
             part = slice(start, start + size)
             n = len(hidden[part])
             torch.mm(hidden[part], head.T, out=student[:n])
-            torch.mm(teacher.hidden[part], teacher.head.T, out=other[:n])
+            torch.mm(first.hidden[part], first.head.T, out=other[:n])
+            for teacher in more:
+                other[:n].addmm_(teacher.hidden[part], teacher.head.T)
             torch.mm(student[:n], head, out=d_hidden[part])
-            if products == 4:
-                d_head.addmm_(student[:n].T, hidden[part])
+            d_head.addmm_(student[:n].T, hidden[part])
 
     return step
 
@@ -97,8 +102,12 @@ def ours(
     divergence: str = "reverse_kl",
     half: bool = False,
     frozen: bool = False,
+    teachers: Sequence[Teacher] = (),
 ) -> Step:
-    """`linear_divergence`; `half` masks every other token, `frozen` the head."""
+    """`linear_divergence`; `half` masks every other token, `frozen` the head.
+
+    `teachers` stand in place of the one.
+    """
     mask = torch.arange(len(given.hidden), device=given.hidden.device) % 2 == 0 if half else None
     head = given.head.detach() if frozen else given.head
 
@@ -107,7 +116,7 @@ def ours(
         linear_divergence(
             given.hidden,
             head,
-            given.teacher,
+            teachers or given.teacher,
             divergence=parse_divergence(divergence),
             precision=precision,  # type: ignore[arg-type]
             implementation=implementation,
