@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness import cli_report, cli_study
-from harness.cli_common import LOCAL, Storage, Where, pairs, refusals
+from harness.cli_common import LOCAL, RUNNER, Storage, Where, pairs, refusals
 from harness.cli_report import chosen
 
 if TYPE_CHECKING:
     from harness.study.ablation import Profile
 
-RUNNER = "harness.trial.run:run_trial"
 app = typer.Typer(
     help="Controlled ablations of on-policy distillation: run them, and read what they decide.",
     no_args_is_help=True,

@@ -9,6 +9,7 @@ import typer
 
 FAILED, REFUSED = 1, 2
 LOCAL = Path("results/local")
+RUNNER = "harness.trial.run:run_trial"
 
 Where = Annotated[Path, typer.Option("--results", help="Results folder.")]
 Storage = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli_common import LOCAL, Storage, Where, refusals
+from harness.cli_common import LOCAL, RUNNER, Storage, Where, refusals
 
 app = typer.Typer()
 
@@ -17,7 +17,7 @@ def worker(
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds with nothing left to do, after which it ends.")
     ] = 60.0,
-    runner: Annotated[str, typer.Option(hidden=True)] = "harness.trial.run:run_trial",
+    runner: Annotated[str, typer.Option(hidden=True)] = RUNNER,
 ) -> None:
     """Work for an `opd run` on this or another host: joins at any time, ends when all is done.
 

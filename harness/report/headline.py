@@ -7,10 +7,10 @@ from harness.report.digits import bounded, bounds, number, probability, stars, t
 from harness.report.factor_tables import break_even_sentences
 from harness.report.labels import BUDGET_TITLES, DAGGER
 from harness.report.outcomes import BUDGETS, worlds
-from harness.report.render import Cell, Table, to_csv, to_latex, to_markdown
+from harness.report.render import Cell, Table
 from harness.report.tables import half_width
 from harness.report.verdicts import Verdict, control_verdicts, verdicts
-from harness.report.write import write_whole
+from harness.report.write import write_formats
 from harness.study.ablation import Ablation
 from harness.trial.record import TrialRecord, read_records
 
@@ -23,11 +23,7 @@ def write_headline(ablations: Sequence[Ablation], results: Path) -> list[Path]:
     if not table.rows:
         return []
     stem = results / "tables" / "headline"
-    return [
-        write_whole(stem.with_suffix(".md"), to_markdown([table], TITLE)),
-        write_whole(stem.with_suffix(".tex"), to_latex([table], TITLE)),
-        write_whole(stem.with_suffix(".csv"), to_csv([table])),
-    ]
+    return write_formats([table], TITLE, stem)
 
 
 def headline_table(ablations: Sequence[Ablation], results: Path) -> Table:

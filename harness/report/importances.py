@@ -18,8 +18,8 @@ from harness.report.factor_tables import factorial_values
 from harness.report.footer import provenance
 from harness.report.labels import caption, metric_name
 from harness.report.outcomes import World, worlds
-from harness.report.render import Cell, Table, to_csv, to_latex, to_markdown
-from harness.report.write import write_whole
+from harness.report.render import Cell, Table
+from harness.report.write import write_formats
 from harness.study.ablation import Ablation
 from harness.trial.record import read_records
 
@@ -35,12 +35,8 @@ def write_importances(ablation: Ablation, results: Path) -> list[Path]:
     made = [importance_table(ablation, world) for world in worlds(ablation, records)]
     if not made:
         return []
-    stem, title = results / "tables" / f"{ablation.name}.importances", ablation.question
-    return [
-        write_whole(Path(f"{stem}.md"), to_markdown(made, title)),
-        write_whole(Path(f"{stem}.tex"), to_latex(made, title)),
-        write_whole(Path(f"{stem}.csv"), to_csv(made)),
-    ]
+    stem = results / "tables" / f"{ablation.name}.importances"
+    return write_formats(made, ablation.question, stem)
 
 
 def importance_table(ablation: Ablation, world: World) -> Table:

@@ -36,11 +36,17 @@ def write_tables(ablation: Ablation, results: Path) -> list[Path]:
     for name, made in found:
         if not made:
             continue
-        for suffix, render in (("md", to_markdown), ("tex", to_latex)):
-            content = render(made, ablation.question)
-            paths.append(write_whole(results / "tables" / f"{name}.{suffix}", content))
-        paths.append(write_whole(results / "tables" / f"{name}.csv", to_csv(made)))
+        paths += write_formats(made, ablation.question, results / "tables" / name)
     return paths
+
+
+def write_formats(made: Sequence[Table], title: str, stem: Path) -> list[Path]:
+    """Make `stem`.md, .tex and .csv of one set of tables."""
+    contents = {"md": to_markdown(made, title), "tex": to_latex(made, title), "csv": to_csv(made)}
+    return [
+        write_whole(stem.with_name(f"{stem.name}.{suffix}"), content)
+        for suffix, content in contents.items()
+    ]
 
 
 def require_one_commit(ablation: Ablation, results: Path) -> None:

@@ -28,7 +28,6 @@ from harness.trial.config import TrialConfig, from_normal_form
 from harness.trial.environment import environment
 from harness.trial.record import Outcome, TrialRecord
 
-RUNNER = "harness.trial.run:run_trial"
 FOLDER_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 UNUSABLE, LOST = 2, 3
 T = TypeVar("T")

@@ -60,7 +60,8 @@ def with_bias(
             f"got {tuple(bias.shape)}, {bias.dtype}"
         )
     more = 1 + (hidden.shape[1] + 1) % 2
-    constant = hidden.new_zeros(len(hidden), more).index_fill_(1, hidden.new_zeros(1).long(), 1.0)
+    constant = hidden.new_zeros(len(hidden), more)
+    constant[:, 0] = 1.0
     biases = torch.cat([bias[:, None], head.new_zeros(len(head), more - 1)], dim=1)
     return torch.cat([hidden, constant], dim=1), torch.cat([head, biases], dim=1)
 
