@@ -1,5 +1,6 @@
 """How does a decoder-only transformer look that trains in seconds on one core?"""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,25 +54,55 @@ class TinyPolicy(nn.Module):
         sequence_tokens: int,
         generator: torch.Generator,
     ) -> None:
-        super().__init__()
-        self.shape = shape
         width = shape.width
 
-        def normal(rows: int, columns: int, scale: float) -> nn.Parameter:
-            return nn.Parameter(torch.randn(rows, columns, generator=generator) * scale)
+        def normal(rows: int, columns: int, scale: float) -> Tensor:
+            return torch.randn(rows, columns, generator=generator) * scale
 
-        self.embedding = normal(vocabulary_size, width, 0.02)
-        self.position = normal(sequence_tokens, width, 0.02)
         into, back = width**-0.5, (2 * shape.layers * width) ** -0.5
-        self.blocks = nn.ParameterList()  # attend, merge, up, down of each layer
+        embedding = normal(vocabulary_size, width, 0.02)
+        position = normal(sequence_tokens, width, 0.02)
+        blocks = []
         for _ in range(shape.layers):
-            self.blocks.append(normal(3 * width, width, into))
-            self.blocks.append(normal(width, width, back))
-            self.blocks.append(normal(4 * width, width, into))
-            self.blocks.append(normal(width, 4 * width, back / 2))
-        self.head = normal(vocabulary_size, width, 0.5 * into)
+            blocks.append(normal(3 * width, width, into))
+            blocks.append(normal(width, width, back))
+            blocks.append(normal(4 * width, width, into))
+            blocks.append(normal(width, 4 * width, back / 2))
+        head = normal(vocabulary_size, width, 0.5 * into)
+        self._take(shape, embedding, position, blocks, head)
+
+    def _take(
+        self,
+        shape: TinyShape,
+        embedding: Tensor,
+        position: Tensor,
+        blocks: Sequence[Tensor],
+        head: Tensor,
+        *,
+        trained: bool = True,
+    ) -> None:
+        """Hold these weights; `blocks` are attend, merge, up and down of each layer."""
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Parameter(embedding, requires_grad=trained)
+        self.position = nn.Parameter(position, requires_grad=trained)
+        self.blocks = nn.ParameterList(nn.Parameter(b, requires_grad=trained) for b in blocks)
+        self.head = nn.Parameter(head, requires_grad=trained)
         # nn.ParameterList costs more to walk than a decoding step to compute: walk it once.
         self._weights = [tuple(self.blocks[i : i + 4]) for i in range(0, 4 * shape.layers, 4)]
+
+    @classmethod
+    def of_tensors(cls, shape: TinyShape, tensors: Mapping[str, Tensor]) -> "TinyPolicy":
+        """The model whose weights these are, named as `save` names them; not copied, not trained.
+
+        Without a `head` it is a body, good for `hidden` alone.
+        """
+        model = cls.__new__(cls)
+        embedding = tensors["embedding"]
+        blocks = [tensors[f"blocks.{i}"] for i in range(4 * shape.layers)]
+        head = tensors.get("head", embedding.new_empty(0, shape.width))
+        model._take(shape, embedding, tensors["position"], blocks, head, trained=False)
+        return model
 
     @property
     def flop_parameters(self) -> int:
