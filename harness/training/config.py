@@ -1,9 +1,11 @@
 """What is decided before a model is trained?"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.teachers.store import Caching
+from harness.training.precision import Precision
 from opd_kernels import SampledToken, TopK, parse_divergence, parse_support
 
 Scheduler = Literal["by_domain", "round_robin", "greedy_likelihood", "soft_likelihood", "random"]
@@ -58,6 +60,7 @@ class Distill:
     `full`, `top_k(16, student, tail)`, `sampled_token(policy_gradient)`.
     `anchor_weight` adds that much cross-entropy on a demonstration batch of the same size.
     `temperature` divides the logits of whoever samples, of the student and of every teacher.
+    `precision` says what is computed in bfloat16, `caching` how teachers' states wait for the loss.
 
     Raises ValueError for what the loss would not act on: a `discount` without a return, a
     `divergence` of a sampled token, a sampled token that the student did not draw.
@@ -73,6 +76,8 @@ class Distill:
     anchor_weight: float = 0.0
     discount: float = 0.0
     temperature: float = 1.0
+    precision: Precision = "float32"
+    caching: Caching = field(default_factory=Caching)
 
     def __post_init__(self) -> None:
         parse_divergence(self.divergence)
@@ -98,6 +103,11 @@ class Distill:
             raise ValueError(
                 "divergence acts on full and top_k only and must be reverse_kl, "
                 f"got {self.divergence} with {self.support}"
+            )
+        if sampled and self.precision != "float32":
+            raise ValueError(
+                "precision acts on full and top_k only and must be float32, "
+                f"got {self.precision} with {self.support}"
             )
         if sampled and self.prefix != "student":
             raise ValueError(

@@ -1,14 +1,16 @@
 """What does a batch of rollouts cost under a divergence, a support and weighted teachers?"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from harness.models.policy import Policy, Rollouts
+from harness.teachers.store import TeacherStore
+from harness.teachers.visits import Visit
 from harness.training.config import Distill
+from harness.training.precision import operands, student_autocast
 from opd_kernels import (
     Divergence,
     FullVocab,
@@ -23,104 +25,115 @@ from opd_kernels import (
 )
 
 
-def token_log_probability(
-    policy: Policy, states: Tensor, rollouts: Rollouts, temperature: float = 1.0
-) -> Float[Tensor, "rollouts time"]:
-    """Log-probability of every completion token, nats; 0 elsewhere."""
-    counted = rollouts.is_completion[:, 1:]
-    values = linear_log_probability(
-        states[counted], policy.head, rollouts.tokens[:, 1:][counted], temperature=temperature
-    )
-    return torch.zeros(counted.shape).masked_scatter(counted, values)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Objective:
     """The loss of one batch: a weighted divergence per token, averaged over completion tokens."""
 
+    config: Distill
     divergence: Divergence
     support: FullVocab | TopK | SampledToken
-    temperature: float
-    discount: float
 
     @classmethod
     def parse(cls, config: Distill) -> "Objective":
         """Read the loss out of a configuration; raises ValueError on an unknown name."""
         return cls(
+            config=config,
             divergence=parse_divergence(config.divergence),
             support=parse_support(config.support),
-            temperature=config.temperature,
-            discount=config.discount,
         )
 
-    def __call__(
+    def backward(
         self,
         student: Policy,
-        teachers: Sequence[Policy],
+        store: TeacherStore,
         rollouts: Rollouts,
         weights: Float[Tensor, "rollouts teachers"],
-        teacher_states: Sequence[Tensor],
-    ) -> Float[Tensor, ""]:
-        """sum_k sum_t w_k(t) D(student_t, teacher_k,t) / completion tokens, in nats.
+    ) -> float:
+        """Add the gradient of sum_k sum_t w_k(t) D(student_t, teacher_k,t) / completion tokens.
 
-        Exactly 0 where nothing was completed.
+        Returns its value in nats, exactly 0 where nothing was completed. Every teacher's part goes
+        back to the student's states in its own turn, so that neither its head nor a gradient of the
+        student's head is held for any other; the body is gone through once, at the end.
         """
-        states = student.hidden(rollouts.tokens[:, :-1])
-        total = torch.zeros(())
-        for k, teacher in enumerate(teachers):
-            rows = weights[:, k] > 0
-            if not rows.any():
-                continue
-            part = Rollouts(
-                tokens=rollouts.tokens[rows],
-                is_completion=rollouts.is_completion[rows],
-                behaviour_log_probability=rollouts.behaviour_log_probability[rows],
-                policy_step=rollouts.policy_step,
-            )
-            weight = weights[rows, k]
-            loss = self._sampled if isinstance(self.support, SampledToken) else self._dense
-            total = total + loss(student, teacher, part, states[rows], teacher_states[k], weight)
-        return total / rollouts.is_completion.sum().clamp_min(1)
+        with student_autocast(self.config.precision):
+            states = student.hidden(rollouts.tokens[:, :-1])
+        gradient, total = torch.zeros_like(states), 0.0
+        tokens = rollouts.is_completion.sum().clamp_min(1)
+        for visit in store.visits(weights):
+            part = states.detach()[visit.rows].requires_grad_()
+            with store.operands(visit.teacher, visit.rows, visit.following) as teacher:
+                loss = self._turn(student.head, part, teacher, _rows(rollouts, visit), visit)
+            (loss / tokens).backward()
+            assert part.grad is not None
+            gradient[visit.rows] += part.grad
+            total += float(loss.detach() / tokens)
+        states.backward(gradient)
+        return total
 
-    def _dense(
+    def _turn(
         self,
-        student: Policy,
-        teacher: Policy,
+        head: Float[Tensor, "vocab width"],
+        states: Float[Tensor, "rows time width"],
+        teacher: Teacher,
         rollouts: Rollouts,
-        states: Tensor,
-        teacher_states: Tensor,
-        weight: Float[Tensor, " rollouts"],
+        visit: Visit,
     ) -> Float[Tensor, ""]:
-        assert not isinstance(self.support, SampledToken)
+        """One teacher's weighted sum over the tokens of its rollouts."""
         counted = rollouts.is_completion[:, 1:]
+        if isinstance(self.support, SampledToken):
+            return self._sampled(head, states[counted], teacher, rollouts, visit.weights)
+        precision = self.config.precision
+        flat, head, teacher = operands(states[counted], head, teacher, precision)
         return linear_divergence(
-            states[counted],
-            student.head,
-            [Teacher(hidden=teacher_states[counted], head=teacher.head.detach())],
+            flat,
+            head,
+            [teacher],
+            precision="fast" if precision == "bf16_rounded" else "exact",
             divergence=self.divergence,
             support=self.support,
-            temperature=self.temperature,
-            token_weights=weight[:, None].expand(counted.shape)[counted],
+            temperature=self.config.temperature,
+            token_weights=visit.weights[:, None].expand(counted.shape)[counted],
             reduction="sum",
         ).loss
 
     def _sampled(
         self,
-        student: Policy,
-        teacher: Policy,
+        head: Float[Tensor, "vocab width"],
+        states: Float[Tensor, "tokens width"],
+        teacher: Teacher,
         rollouts: Rollouts,
-        states: Tensor,
-        teacher_states: Tensor,
-        weight: Float[Tensor, " rollouts"],
+        weights: Float[Tensor, " rows"],
     ) -> Float[Tensor, ""]:
         assert isinstance(self.support, SampledToken)
         with torch.no_grad():
-            wanted = token_log_probability(teacher, teacher_states, rollouts, self.temperature)
+            wanted = self._log_probability(teacher.hidden, teacher.head, rollouts)
         per_token = sampled_token_loss(
-            token_log_probability(student, states, rollouts, self.temperature),
+            self._log_probability(states, head, rollouts),
             wanted,
             rollouts.is_completion[:, 1:],
             estimator=self.support.estimator,
-            discount=self.discount,
+            discount=self.config.discount,
         )
-        return (per_token.sum(dim=1) * weight).sum()
+        return (per_token.sum(dim=1) * weights).sum()
+
+    def _log_probability(
+        self, states: Float[Tensor, "tokens width"], head: Tensor, rollouts: Rollouts
+    ) -> Float[Tensor, "rows time"]:
+        """Log-probability of every completion token, nats; 0 elsewhere."""
+        counted: Bool[Tensor, "rows time"] = rollouts.is_completion[:, 1:]
+        values = linear_log_probability(
+            states,
+            head,
+            rollouts.tokens[:, 1:][counted],
+            temperature=self.config.temperature,
+        )
+        return torch.zeros(counted.shape).masked_scatter(counted, values)
+
+
+def _rows(rollouts: Rollouts, visit: Visit) -> Rollouts:
+    return replace(
+        rollouts,
+        tokens=rollouts.tokens[visit.rows],
+        is_completion=rollouts.is_completion[visit.rows],
+        behaviour_log_probability=rollouts.behaviour_log_probability[visit.rows],
+    )

@@ -18,7 +18,7 @@ class Diverged(Exception):
 
 
 class Optimizer:
-    """AdamW under a schedule and a gradient clip; `update` is one whole step."""
+    """AdamW under a schedule and a gradient clip."""
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], config: Optimization, steps: int
@@ -35,14 +35,19 @@ class Optimizer:
         )
 
     def update(self, loss: Tensor, step: int) -> float:
-        """Step down `loss`; returns the gradient's norm before clipping.
+        """Step down `loss`, a whole step; returns the gradient's norm before clipping."""
+        self.adamw.zero_grad()
+        if math.isfinite(loss.item()):
+            torch.autograd.backward(loss)
+        return self.apply(loss.item(), step)
+
+    def apply(self, loss: float, step: int) -> float:
+        """Step down the gradient that is there, of a loss of that value; returns its norm.
 
         Raises Diverged where loss or gradient is not finite, before any weight changes.
         """
-        if not math.isfinite(loss.item()):
+        if not math.isfinite(loss):
             raise Diverged(step, "loss is not finite")
-        self.adamw.zero_grad()
-        torch.autograd.backward(loss)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.config.gradient_clip_norm).item()
         if not math.isfinite(norm):
             raise Diverged(step, "gradient is not finite")

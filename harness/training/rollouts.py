@@ -9,6 +9,7 @@ from torch import Tensor
 
 from harness.domains.base import Demonstrations, Domain, Split
 from harness.models.policy import Policy, Rollouts
+from harness.teachers.store import TeacherStore
 from harness.training.config import Prefix
 
 
@@ -52,7 +53,7 @@ def labels(domains: Sequence[Domain], rows: int) -> Int[Tensor, " rollouts"]:
 def collect(
     prefix: Prefix,
     student: Policy,
-    teachers: Sequence[Policy],
+    store: TeacherStore,
     domains: Sequence[Domain],
     rows: int,
     streams: Streams,
@@ -88,7 +89,7 @@ def collect(
             end_token=domains[0].end_token,
             temperature=temperature,
         )
-        for teacher, of_domain in zip(teachers, prompts.split(rows), strict=True)
+        for teacher, of_domain in zip(store.policies(), prompts.split(rows), strict=True)
     ]
     return Rollouts(
         tokens=torch.cat([part.tokens for part in parts]),

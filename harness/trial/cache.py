@@ -1,19 +1,30 @@
 """Where are models kept that many cells share, so that each is trained once?"""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from harness.models.tiny import TinyPolicy
+from harness.teachers.files import file_digest
 from harness.trial.config import content_digest
 
 Facts = dict[str, float]
 """What is known of a shared model beside its weights: FLOPs, steps, measured gap."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """A model with the file that holds it."""
+
+    model: TinyPolicy
+    path: Path
+    sha256: str
+    facts: Facts
 
 
 def shared_model(
@@ -21,7 +32,7 @@ def shared_model(
     form: Any,
     blank: Callable[[], TinyPolicy],
     train: Callable[[TinyPolicy], Facts],
-) -> tuple[TinyPolicy, Facts]:
+) -> Shared:
     """The model that `form` describes: read from `root`, or made by `train` out of `blank`.
 
     Content-addressed, so equal descriptions share a file and different ones never do. Whoever
@@ -37,19 +48,15 @@ def shared_model(
             facts = train(model)
             partial = weights.with_suffix(".partial")
             model.save(partial)
-            entry = {"facts": facts, "sha256": _sha256(partial), "form": form}
+            entry = {"facts": facts, "sha256": file_digest(partial), "form": form}
             os.replace(partial, weights)
             partial.write_text(json.dumps(entry, sort_keys=True, indent=1))
             os.replace(partial, description)
-            return model, facts
+            return Shared(model=model, path=weights, sha256=entry["sha256"], facts=facts)
     entry = json.loads(description.read_text())
     if not weights.exists():
         raise ValueError(f"{weights}: missing; delete {description.name} to have it made again")
-    if _sha256(weights) != entry["sha256"]:
+    if file_digest(weights) != entry["sha256"]:
         raise ValueError(f"{weights}: checksum differs from the one recorded beside it")
     model.load(weights)
-    return model, entry["facts"]
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return Shared(model=model, path=weights, sha256=entry["sha256"], facts=entry["facts"])

@@ -55,7 +55,11 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialConfig:
-    """Everything a trial depends on but its seed. A trial is a pure function of the two."""
+    """Everything a trial depends on but its seed. A trial is a pure function of the two.
+
+    `base_domains` is what the base was trained on, where that is more than `domains`: so trials
+    with different numbers of teachers share base and specialists.
+    """
 
     domains: tuple[DomainConfig, ...]
     student: TinyShape
@@ -63,20 +67,29 @@ class TrialConfig:
     specialist: Specialist
     method: Sft | Distill | MatchedSft | Keep
     evaluation: Evaluation
+    base_domains: tuple[DomainConfig, ...] = ()
+
+    @property
+    def pretrained_on(self) -> tuple[DomainConfig, ...]:
+        """What the base has seen."""
+        return self.base_domains or self.domains
 
     def __post_init__(self) -> None:
         if not self.domains:
             raise ValueError("domains must name at least one domain")
-        names = [domain.name for domain in self.domains]
+        names = [domain.name for domain in self.pretrained_on]
         if len(set(names)) < len(names):
             raise ValueError(f"domains must have distinct names, got {names}")
+        missing = [domain.name for domain in self.domains if domain not in self.pretrained_on]
+        if missing:
+            raise ValueError(f"base_domains must contain all of domains, but lack {missing}")
         for shared in ("vocabulary_size", "prompt_tokens", "sequence_tokens", "end_token"):
-            values = [getattr(domain, shared) for domain in self.domains]
+            values = [getattr(domain, shared) for domain in self.pretrained_on]
             if len(set(values)) > 1:
                 raise ValueError(f"domains must share one {shared}, got {values}")
         if self.specialist.width is not None:
             replace(self.student, width=self.specialist.width)
-        check_fit("base", self.base, len(self.domains), self.domains[0].vocabulary_size)
+        check_fit("base", self.base, len(self.pretrained_on), self.domains[0].vocabulary_size)
         check_fit("method", self.method, len(self.domains), self.domains[0].vocabulary_size)
 
 

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.domains.base import Split, stream
+from harness.domains.base import Split
 from harness.models.tiny import TinyPolicy
 from harness.training.budget import Ledger, Sizes, matched_sft_steps
 from harness.training.config import Distill, Keep, MatchedSft, Sft
-from harness.training.distill import train_distill
+from harness.training.distill import Facts
 from harness.training.optimizer import Diverged
-from harness.training.rollouts import Streams
-from harness.training.sft import Observe, train_sft
 from harness.trial.config import TrialConfig
 from harness.trial.evaluate import Metrics, evaluate
+from harness.trial.methods import train
 from harness.trial.record import Outcome
 from harness.trial.shared import base_model, specialist, teacher_facts
 
@@ -40,7 +39,7 @@ def run_trial(
             budget=Ledger().as_record(),
             cause=f"base or specialist: {diverged}",
         )
-    teachers, facts = [teacher for teacher, _ in made], [entry for _, entry in made]
+    teachers, facts = [entry.model for entry in made], [entry.facts for entry in made]
     ledger = Ledger(teacher_flops=int(sum(entry["flops"] for entry in facts)))
     method = _with_steps(config, student, teachers, ledger.teacher_flops)
 
@@ -53,8 +52,9 @@ def run_trial(
     curve = Curve(config=config, steps=getattr(method, "steps", 0), measure=measure, ledger=ledger)
     curve.point(0)
     started, cause = time.monotonic(), None
+    taken: Facts = {}
     try:
-        _train(config, method, student, teachers, seed, ledger, curve.observe)
+        taken = train(config, method, student, made, seed, ledger, curve.observe)
     except Diverged as diverged:
         cause = str(diverged)
     ledger.seconds = time.monotonic() - started
@@ -66,7 +66,7 @@ def run_trial(
         curve={"evaluation": curve.evaluation, "training": curve.training},
         budget=ledger.as_record(),
         cause=cause,
-        facts=teacher_facts(facts),
+        facts=teacher_facts(facts) | taken,
     )
 
 
@@ -99,30 +99,6 @@ def _with_steps(
         batch_sequences=method.batch_sequences,
         optimization=method.optimization,
     )
-
-
-def _train(
-    config: TrialConfig,
-    method: Sft | Distill | Keep,
-    student: TinyPolicy,
-    teachers: Sequence[TinyPolicy],
-    seed: int,
-    ledger: Ledger,
-    observe: Observe,
-) -> None:
-    if isinstance(method, Keep):
-        return
-    demonstrations = stream(seed, "demonstrations")
-    if isinstance(method, Sft):
-        train_sft(student, config.domains, method, demonstrations, ledger, observe)
-        return
-    streams = Streams(
-        prompts=stream(seed, "prompts"),
-        noise=stream(seed, "rollouts"),
-        demonstrations=demonstrations,
-        scheduler=stream(seed, "scheduler"),
-    )
-    train_distill(student, teachers, config.domains, method, streams, ledger, observe)
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from harness.domains.base import Split, stream
 from harness.models.tiny import TinyPolicy, TinyShape
 from harness.training.budget import Ledger
 from harness.training.sft import train_sft
-from harness.trial.cache import Facts, shared_model
+from harness.trial.cache import Facts, Shared, shared_model
 from harness.trial.config import TrialConfig, normal_form
 from harness.trial.evaluate import evaluate, held_out
 
@@ -17,7 +17,7 @@ def base_model(config: TrialConfig, seed: int, cache: Path) -> TinyPolicy:
     """The model that every arm starts from: SFT on all domains in equal shares."""
     form = {
         "role": "base",
-        "domains": normal_form(config.domains),
+        "domains": normal_form(config.pretrained_on),
         "student": normal_form(config.student),
         "training": normal_form(config.base),
         "seed": seed,
@@ -26,16 +26,13 @@ def base_model(config: TrialConfig, seed: int, cache: Path) -> TinyPolicy:
     def train(model: TinyPolicy) -> Facts:
         ledger = Ledger()
         generator = stream(seed, "base demonstrations")
-        train_sft(model, config.domains, config.base, generator, ledger, lambda *_: False)
+        train_sft(model, config.pretrained_on, config.base, generator, ledger, lambda *_: False)
         return {"flops": ledger.flops, "parameters": model.flop_parameters}
 
-    model, _ = shared_model(cache, form, lambda: blank(config, config.student, seed), train)
-    return model
+    return shared_model(cache, form, lambda: blank(config, config.student, seed), train).model
 
 
-def specialist(
-    config: TrialConfig, index: int, base: TinyPolicy, seed: int, cache: Path
-) -> tuple[TinyPolicy, Facts]:
+def specialist(config: TrialConfig, index: int, base: TinyPolicy, seed: int, cache: Path) -> Shared:
     """The teacher of one domain, and its facts: `gap_nats`, `gap_reached`, `steps`, `flops`.
 
     Stops on the tuning split; the gap it is reported with is measured on the evaluation split, and
@@ -45,7 +42,7 @@ def specialist(
     shape = replace(config.student, width=making.width or config.student.width)
     form = {
         "role": "specialist",
-        "domains": normal_form(config.domains),
+        "domains": normal_form(config.pretrained_on),
         "domain": domain.name,
         "student": normal_form(config.student),
         "base": normal_form(config.base),

@@ -13,7 +13,8 @@ from opd_kernels.divergences import (
     total_variation,
 )
 from opd_kernels.estimators import sampled_token_loss
-from opd_kernels.linear import linear_divergence, linear_log_probability
+from opd_kernels.linear import linear_divergence
+from opd_kernels.log_probability import linear_log_normalizer, linear_log_probability
 from opd_kernels.problem import LinearDivergence, Teacher
 from opd_kernels.supports import FullVocab, SampledToken, Support, TopK, parse_support
 
@@ -31,6 +32,7 @@ __all__ = [
     "jsd",
     "jsd_normalized",
     "linear_divergence",
+    "linear_log_normalizer",
     "linear_log_probability",
     "parse_divergence",
     "parse_support",

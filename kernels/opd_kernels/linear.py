@@ -6,11 +6,9 @@ from dataclasses import fields, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from opd_kernels.chunked import default_chunk
 from opd_kernels.dispatch import Implementation, choose
 from opd_kernels.divergences import Divergence
 from opd_kernels.fused import per_row, weighted_sum
@@ -22,11 +20,10 @@ from opd_kernels.problem import (
     Teacher,
     with_bias,
 )
-from opd_kernels.reference import logits, reference_per_token
+from opd_kernels.reference import reference_per_token
 from opd_kernels.supports import FullVocab, Support, TopK, require_choice
 
 Reduction = Literal["mean", "sum", "none"]
-WHOLE_ELEMENTS = 2**22
 
 
 def linear_divergence(
@@ -85,36 +82,6 @@ def linear_divergence(
             loss = coefficient * rows.divergence.masked_fill(coefficient == 0, 0.0)
             loss = loss if reduction == "none" else loss.sum() / divisor
     return _spread(rows, loss, keep, len(student_hidden))
-
-
-def linear_log_probability(
-    hidden: Float[Tensor, "tokens width"],
-    head: Float[Tensor, "vocab width"],
-    tokens: Int[Tensor, " tokens"],
-    *,
-    bias: Float[Tensor, " vocab"] | None = None,
-    temperature: float = 1.0,
-) -> Float[Tensor, " tokens"]:
-    """log softmax((hidden @ head.T + bias) / temperature) at `tokens`, in nats, with gradients.
-
-    A sampled-token loss or a cross-entropy from cached states; past a few million logits in chunks
-    whose backward recomputes them.
-    """
-    if not temperature > 0:
-        raise ValueError(f"temperature must be positive, got {temperature}")
-    hidden, head = with_bias(hidden, head, bias)
-
-    def part(states: Tensor, words: Tensor) -> Tensor:
-        row = logits(
-            states, head, scale=1.0, softcap=None, temperature=temperature, precision="exact"
-        )
-        return row.log_softmax(-1).gather(1, words[:, None]).squeeze(1)
-
-    if hidden.shape[0] * head.shape[0] <= WHOLE_ELEMENTS:
-        return part(hidden, tokens)
-    size = default_chunk(hidden)
-    pairs = zip(hidden.split(size), tokens.split(size), strict=True)
-    return torch.cat([checkpoint(part, *pair, use_reentrant=False) for pair in pairs])
 
 
 def _problem(

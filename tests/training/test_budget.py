@@ -6,7 +6,7 @@ from harness.training.budget import Ledger, Sizes, distill_step_cost, matched_sf
 from harness.training.config import Distill, Match, MatchedSft, Sft
 from harness.training.distill import train_distill
 from harness.training.sft import train_sft
-from tests.training.worlds import DOMAINS, RATE, distill, policy, streams
+from tests.training.worlds import DOMAINS, RATE, distill, policy, stored, streams
 
 SIZES = Sizes(
     student_parameters=100, teacher_parameters=[100, 300], prompt_tokens=2, sequence_tokens=10
@@ -42,7 +42,7 @@ def test_a_likelihood_scheduler_pays_for_every_teacher() -> None:
 )
 def test_plan_equals_ledger(method: Distill) -> None:
     student, teachers, ledger = policy(0), [policy(1), policy(2)], Ledger()
-    train_distill(student, teachers, DOMAINS, method, streams(), ledger, lambda *_: False)
+    train_distill(student, stored(teachers), DOMAINS, method, streams(), ledger, lambda *_: False)
     sizes = Sizes(
         student_parameters=student.flop_parameters,
         teacher_parameters=[t.flop_parameters for t in teachers],

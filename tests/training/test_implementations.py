@@ -10,7 +10,7 @@ from harness.training.budget import Ledger
 from harness.training.distill import train_distill
 from opd_kernels import linear_divergence
 from opd_kernels.row_cpu import unavailable
-from tests.training.worlds import DOMAINS, distill, policy, streams
+from tests.training.worlds import DOMAINS, distill, policy, stored, streams
 
 
 def trained(
@@ -26,7 +26,7 @@ def trained(
         return False
 
     train_distill(
-        student, [policy(1), policy(2)], DOMAINS, distill(steps=5, scheduler=scheduler),
+        student, stored([policy(1), policy(2)]), DOMAINS, distill(steps=5, scheduler=scheduler),
         streams(), Ledger(), observe,
     )  # fmt: skip
     return [p.detach() for p in student.parameters()], losses

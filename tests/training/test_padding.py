@@ -16,7 +16,7 @@ from harness.training.distill import schedule, train_distill
 from harness.training.objective import Objective
 from harness.training.rollouts import collect, labels
 from harness.training.sft import train_sft
-from tests.training.worlds import RATE, distill, streams
+from tests.training.worlds import RATE, distill, stored, streams
 
 FOLDS = (
     Fold(name="sum", operator="sum", operands=2, thinking_fraction=0.5, tag=0),
@@ -46,19 +46,20 @@ def gradient(model: TinyPolicy) -> torch.Tensor:
 def loss_on(
     rollouts: Rollouts, support: str, scheduler: str = "by_domain", discount: float = 0.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    student, teachers = policy(0), [policy(1), policy(2)]
+    student, store = policy(0), stored([policy(1), policy(2)])
     config = distill(support=support, discount=discount)
-    weights, states = schedule(
-        SCHEDULERS[scheduler], teachers, rollouts, labels(FOLDS, 4), 0, streams(), Ledger()
+    weights = schedule(
+        SCHEDULERS[scheduler], store, rollouts, labels(FOLDS, 4), 0, streams(), Ledger()
     )
-    loss = Objective.parse(config)(student, teachers, rollouts, weights, states)
-    loss.backward()
-    return loss.detach(), gradient(student)
+    loss = Objective.parse(config).backward(student, store, rollouts, weights)
+    return torch.tensor(loss), gradient(student)
 
 
 def ragged() -> Rollouts:
     """Rollouts of 8 rows of which some end before the others, with EOS in the mask."""
-    rollouts = collect("student", policy(0), [], FOLDS, 4, streams(3), temperature=1.0, step=0)
+    rollouts = collect(
+        "student", policy(0), stored([]), FOLDS, 4, streams(3), temperature=1.0, step=0
+    )
     lengths = rollouts.is_completion.sum(dim=1)
     assert lengths.min() < lengths.max()
     return rollouts
@@ -114,7 +115,7 @@ def test_a_discounted_return_ends_with_its_row() -> None:
 def test_micro_batches_of_unequal_token_counts_change_nothing(support: str, scheduler: str) -> None:
     """Weights that look at likelihoods are the same in a part of the batch."""
     rollouts = ragged()
-    student, teachers = policy(0), [policy(1), policy(2)]
+    store, parts = stored([policy(1), policy(2)]), []
     objective = Objective.parse(distill(support=support))
     for rows in (slice(0, 1), slice(1, 5), slice(5, 8)):
         part = Rollouts(
@@ -123,13 +124,15 @@ def test_micro_batches_of_unequal_token_counts_change_nothing(support: str, sche
             behaviour_log_probability=rollouts.behaviour_log_probability[rows],
             policy_step=0,
         )
-        weights, states = schedule(
-            SCHEDULERS[scheduler], teachers, part, labels(FOLDS, 4)[rows], 0, streams(), Ledger()
+        weights = schedule(
+            SCHEDULERS[scheduler], store, part, labels(FOLDS, 4)[rows], 0, streams(), Ledger()
         )
         share = part.is_completion.sum() / rollouts.is_completion.sum()
-        (objective(student, teachers, part, weights, states) * share).backward()
+        student = policy(0)
+        objective.backward(student, store, part, weights)
+        parts.append(gradient(student) * share)
     whole = loss_on(rollouts, support, scheduler)[1]
-    torch.testing.assert_close(gradient(student), whole, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(torch.stack(parts).sum(dim=0), whole, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("support", SUPPORTS)
@@ -143,10 +146,10 @@ def test_nothing_completed_costs_exactly_nothing(support: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["student", "teacher", "data"])
 def test_ledgers_count_completed_tokens_and_processed_positions(prefix: Prefix) -> None:
-    ledger, teachers = Ledger(), [policy(1), policy(2)]
+    ledger, store = Ledger(), stored([policy(1), policy(2)])
     config = distill(prefix=prefix, steps=1)
-    train_distill(policy(0), teachers, FOLDS, config, streams(), ledger, lambda *_: False)
-    batch = collect(prefix, policy(0), teachers, FOLDS, 4, streams(), temperature=1.0, step=0)
+    train_distill(policy(0), store, FOLDS, config, streams(), ledger, lambda *_: False)
+    batch = collect(prefix, policy(0), store, FOLDS, 4, streams(), temperature=1.0, step=0)
     completed, positions = int(batch.is_completion.sum()), 8 * (LENGTH - 1)
     assert completed < 8 * (LENGTH - PROMPT)
     assert ledger.trained_tokens == completed

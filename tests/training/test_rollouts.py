@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.training.rollouts import collect, demonstrations, labels, rows_per_domain
-from tests.training.worlds import DOMAINS, policy, streams
+from tests.training.worlds import DOMAINS, policy, stored, streams
 
 
 def test_labels_follow_the_batch() -> None:
@@ -16,16 +16,17 @@ def test_labels_follow_the_batch() -> None:
 
 
 def test_the_prefix_says_who_completes() -> None:
-    student, teachers = policy(0), [policy(1), policy(2)]
+    student, teacher = policy(0), policy(2)
+    store = stored([policy(1), teacher])
     sampled = {
-        prefix: collect(prefix, student, teachers, DOMAINS, 4, streams(), temperature=1.0, step=5)
+        prefix: collect(prefix, student, store, DOMAINS, 4, streams(), temperature=1.0, step=5)
         for prefix in ("student", "teacher", "data")
     }
     assert sampled["student"].policy_step == 5
     assert (sampled["student"].behaviour_log_probability != 0).any()
     assert (sampled["data"].behaviour_log_probability == 0).all()
     assert not torch.equal(sampled["student"].tokens, sampled["teacher"].tokens)
-    expected = teachers[1].hidden(sampled["teacher"].tokens[4:, :-1]) @ teachers[1].head.T
+    expected = teacher.hidden(sampled["teacher"].tokens[4:, :-1]) @ teacher.head.T
     value = expected.log_softmax(dim=-1).gather(-1, sampled["teacher"].tokens[4:, 1:, None])
     counted = sampled["teacher"].is_completion[4:, 1:]
     torch.testing.assert_close(

@@ -1,9 +1,16 @@
 """Small worlds and models that the tests of training and trials share."""
 
+import atexit
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
 import torch
 
 from harness.domains import Markov
 from harness.models.tiny import TinyPolicy, TinyShape
+from harness.teachers.files import write_teachers
+from harness.teachers.store import Caching, TeacherStore
 from harness.training.config import Distill, Optimization
 from harness.training.rollouts import Streams
 
@@ -11,6 +18,8 @@ DOMAINS = (
     Markov(name="a", source_seed=1, states=7, concentration=1.0, tag=0, sequence_tokens=9),
     Markov(name="b", source_seed=2, states=7, concentration=1.0, tag=1, sequence_tokens=9),
 )
+FOLDER = tempfile.TemporaryDirectory(prefix="teachers-")
+atexit.register(FOLDER.cleanup)
 RATE = Optimization(learning_rate=3e-3, warmup_steps=2)
 
 
@@ -36,3 +45,10 @@ def streams(seed: int = 0) -> Streams:
 def distill(steps: int = 3, **changes: object) -> Distill:
     """A short distillation."""
     return Distill(steps=steps, batch_sequences=8, optimization=RATE, **changes)  # type: ignore[arg-type]
+
+
+def stored(policies: Sequence[TinyPolicy], **caching: object) -> TeacherStore:
+    """A store of copies of the policies, in files of their own."""
+    folder = Path(tempfile.mkdtemp(dir=FOLDER.name))
+    files = write_teachers(policies, folder)
+    return TeacherStore.open(files, folder, Caching(**caching))  # type: ignore[arg-type]

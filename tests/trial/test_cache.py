@@ -33,9 +33,9 @@ def test_trained_once_for_all_who_ask(tmp_path: Path) -> None:
         ]
     models = [future.result() for future in asked]
     assert train.calls == 1
-    for model, facts in models:
-        assert facts == {"steps": 1}
-        assert torch.equal(model.head, policy(0).head + 1)
+    for shared in models:
+        assert shared.facts == {"steps": 1}
+        assert torch.equal(shared.model.head, policy(0).head + 1)
 
 
 def test_another_description_is_another_model(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_training_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="lost host"):
         shared_model(tmp_path, {"a": 1}, lambda: policy(0), fail)
-    _, facts = shared_model(tmp_path, {"a": 1}, lambda: policy(0), Trainer())
+    facts = shared_model(tmp_path, {"a": 1}, lambda: policy(0), Trainer()).facts
     assert facts == {"steps": 1}
 
 

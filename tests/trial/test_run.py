@@ -20,7 +20,8 @@ SMALL = shrunk(MARKOV, 20)
 def figures(outcome: Outcome) -> str:
     """Everything of an outcome but the clock."""
     budget = {k: v for k, v in outcome.budget.items() if k != "seconds"}
-    return json.dumps([outcome.metrics, outcome.curve, budget, outcome.facts], sort_keys=True)
+    facts = {k: v for k, v in outcome.facts.items() if k != "step_seconds"}
+    return json.dumps([outcome.metrics, outcome.curve, budget, facts], sort_keys=True)
 
 
 @pytest.mark.parametrize("config", [SMALL, sft_control(SMALL, "flops")])
@@ -72,11 +73,11 @@ def test_macro_is_the_mean_over_domains(tmp_path: Path) -> None:
 
 def test_divergence_of_a_run_is_an_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     healthy = run_trial(SMALL, 0, tmp_path)  # fills the cache: only the arm itself may break
-    update = optimizer.Optimizer.update
+    apply = optimizer.Optimizer.apply
     monkeypatch.setattr(
         optimizer.Optimizer,
-        "update",
-        lambda self, loss, step: update(self, loss * (float("nan") if step == 1 else 1), step),
+        "apply",
+        lambda self, loss, step: apply(self, loss * (float("nan") if step == 1 else 1), step),
     )
     outcome = run_trial(SMALL, 0, tmp_path)
     assert (healthy.status, outcome.status) == ("finished", "diverged")
