@@ -1,6 +1,8 @@
 """How is a model trained on demonstrations?"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +17,17 @@ from harness.training.rollouts import demonstrations, rows_per_domain
 
 Observe = Callable[[int, dict[str, float]], bool]
 """Told after every update: the number of updates and what was seen. True ends the training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """All that a training needs beside the weights to go on from where it is."""
+
+    steps: int
+    flops: int
+    trained_tokens: int
+    adamw: dict[str, Any]
+    generator: Tensor
 
 
 def cross_entropy(policy: Policy, batch: Demonstrations) -> tuple[Tensor, int]:
@@ -34,19 +47,35 @@ def train_sft(
     observe: Observe,
     *,
     split: Split = "demonstrations",
-) -> None:
+    progress: Progress | None = None,
+) -> Progress:
     """Minimise cross-entropy on the domains' sequences of `split`, in equal shares.
 
+    From `progress`, where given, and with the bits of a training that was never interrupted.
     Raises Diverged when loss or gradient stops being finite.
     """
     optimizer = Optimizer(policy.parameters(), config.optimization, config.steps)
     rows = rows_per_domain(config.batch_sequences, domains)
     parameters = policy.flop_parameters
-    for step in range(config.steps):
+    start = 0
+    if progress is not None:
+        start, ledger.flops = progress.steps, progress.flops
+        ledger.trained_tokens = progress.trained_tokens
+        optimizer.adamw.load_state_dict(progress.adamw)
+        generator.set_state(progress.generator)
+    step = start - 1
+    for step in range(start, config.steps):
         batch = demonstrations(domains, rows, split, generator)
         total, tokens = cross_entropy(policy, batch)
         loss = total / tokens
         norm = optimizer.update(loss, step)
         ledger.train(parameters, batch.tokens[:, 1:].numel(), tokens)
         if observe(step + 1, {"loss_nats": loss.item(), "gradient_norm": norm}):
-            return
+            break
+    return Progress(
+        steps=step + 1,
+        flops=ledger.flops,
+        trained_tokens=ledger.trained_tokens,
+        adamw=optimizer.adamw.state_dict(),
+        generator=generator.get_state(),
+    )

@@ -7,10 +7,11 @@ from pathlib import Path
 from harness.domains.base import Split, stream
 from harness.models.tiny import TinyPolicy, TinyShape
 from harness.training.budget import Ledger
-from harness.training.sft import train_sft
+from harness.training.sft import Progress, train_sft
 from harness.trial.cache import Facts, Shared, shared_model
 from harness.trial.config import TrialConfig, normal_form
 from harness.trial.evaluate import evaluate, held_out
+from harness.trial.trajectory import Trajectory
 
 
 def base_model(config: TrialConfig, seed: int, cache: Path) -> TinyPolicy:
@@ -74,7 +75,18 @@ def specialist(config: TrialConfig, index: int, base: TinyPolicy, seed: int, cac
             return gap >= making.gap_nats
 
         generator = stream(seed, f"specialist demonstrations/{domain.name}")
-        train_sft(model, [domain], making.training, generator, ledger, observe, split="specialist")
+
+        def go_on(progress: Progress | None) -> Progress:
+            # Training from the start would have checked here too, against the larger gap.
+            if progress is not None and observe(progress.steps, {}):
+                ledger.flops = progress.flops
+                return progress
+            return train_sft(
+                model, [domain], making.training, generator, ledger, observe,
+                split="specialist", progress=progress,
+            )  # fmt: skip
+
+        Trajectory.of(cache, form, making).extend(model, making, go_on)
         reached = evaluate(
             [model],
             [domain],
