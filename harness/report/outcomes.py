@@ -141,7 +141,9 @@ class World:
 
 
 def _uses_teachers(record: TrialRecord) -> bool:
-    return bool(record.config.get("method", {}).get("type", "Distill") == "Distill")
+    method = record.config.get("method", {})
+    distilled = method.get("type", "Distill") in ("Distill", "Fuse")
+    return distilled or bool(method.get("model") == "average")
 
 
 def worlds(ablation: Ablation, records: Sequence[TrialRecord]) -> list[World]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from harness.domains import DomainConfig, Fold
-from harness.training.config import Keep, MatchedSft
+from harness.training.config import Distill, Fuse, Keep, MatchedSft
 from harness.trial.config import TrialConfig, changed_fields
 
 ProfileName = Literal["smoke", "quick", "paper"]
@@ -172,10 +172,16 @@ def shrunk(config: TrialConfig, factor: int) -> TrialConfig:
     def fewer(steps: int) -> int:
         return max(2, steps // factor)
 
+    def shorter(method: Distill) -> Distill:
+        if isinstance(method, Fuse):
+            method = replace(method, first_steps=fewer(method.first_steps))
+        return replace(method, steps=fewer(method.steps))
+
     method = config.method
     if isinstance(method, MatchedSft):
-        reference = replace(method.reference, steps=fewer(method.reference.steps))
-        method = replace(method, reference=reference)
+        method = replace(method, reference=shorter(method.reference))
+    elif isinstance(method, Distill):
+        method = shorter(method)
     elif not isinstance(method, Keep):
         method = replace(method, steps=fewer(method.steps))
     training = replace(config.specialist.training, steps=fewer(config.specialist.training.steps))

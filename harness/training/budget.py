@@ -1,10 +1,10 @@
 """What has been spent, and how many SFT steps does the same budget buy?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from harness.teachers.scheduler import SCHEDULERS
-from harness.training.config import Distill, MatchedSft
+from harness.training.config import Distill, Fuse, MatchedSft
 
 
 @dataclass(kw_only=True)
@@ -36,6 +36,13 @@ class Ledger:
         """A teacher's forward pass."""
         self.scored_tokens += positions
         self.flops += 2 * parameters * positions
+
+    def add(self, other: "Ledger", times: int) -> None:
+        """What `other` counts of a run, so many times."""
+        self.trained_tokens += times * other.trained_tokens
+        self.generated_tokens += times * other.generated_tokens
+        self.scored_tokens += times * other.scored_tokens
+        self.flops += times * other.flops
 
     def as_record(self) -> dict[str, float]:
         """The counts by name."""
@@ -72,9 +79,23 @@ def distill_step_cost(method: Distill, sizes: Sizes) -> Ledger:
     return ledger
 
 
+def planned_cost(method: Distill, sizes: Sizes) -> Ledger:
+    """Planned cost of all steps, of both stages of a `Fuse`."""
+    total = Ledger()
+    if not isinstance(method, Fuse):
+        total.add(distill_step_cost(method, sizes), times=method.steps)
+        return total
+    for group in method.groups:
+        own = [sizes.teacher_parameters[index] for index in group]
+        total.add(planned_cost(method.first, replace(sizes, teacher_parameters=own)), times=1)
+    fused = [sizes.student_parameters] * len(sizes.teacher_parameters)
+    total.add(planned_cost(method.second, replace(sizes, teacher_parameters=fused)), times=1)
+    return total
+
+
 def matched_sft_steps(method: MatchedSft, sizes: Sizes, teacher_flops: int) -> int:
     """Steps of SFT that cost what `method.reference` costs, at least 1."""
-    per_step = distill_step_cost(method.reference, sizes)
+    planned = planned_cost(method.reference, sizes)
     sft = Ledger()
     rows = method.batch_sequences
     sft.train(
@@ -83,8 +104,8 @@ def matched_sft_steps(method: MatchedSft, sizes: Sizes, teacher_flops: int) -> i
         rows * (sizes.sequence_tokens - sizes.prompt_tokens),
     )
     spent: Mapping[str, float] = {
-        "tokens": method.reference.steps * per_step.trained_tokens / sft.trained_tokens,
-        "flops": method.reference.steps * per_step.flops / sft.flops,
-        "end_to_end": (method.reference.steps * per_step.flops + teacher_flops) / sft.flops,
+        "tokens": planned.trained_tokens / sft.trained_tokens,
+        "flops": planned.flops / sft.flops,
+        "end_to_end": (planned.flops + teacher_flops) / sft.flops,
     }
     return max(1, round(spent[method.match]))

@@ -1,7 +1,7 @@
 """What is decided before a model is trained?"""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from harness.teachers.store import Caching
@@ -117,10 +117,41 @@ class Distill:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keep:
-    """No training: the base as it is, or each domain answered by its own specialist (an oracle)."""
+class Fuse(Distill):
+    """Distillation in two stages: a group of specialists into one model, those into the student.
 
-    model: Literal["base", "specialists"]
+    Both start from the base and run as the fields of a `Distill` say, each with its own warm-up;
+    `steps` are those of the second stage, `first_steps` those of each group, which has whole
+    batches to itself. `groups` are indices of domains; in the second stage the model of a group
+    is the teacher of all its domains.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    first_steps: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_at_least("first_steps", self.first_steps, 1)
+        if not self.groups or not all(self.groups):
+            raise ValueError(f"groups must have a domain each, got {self.groups}")
+
+    @property
+    def second(self) -> Distill:
+        """How the student learns from the models of the groups."""
+        return Distill(**{f.name: getattr(self, f.name) for f in fields(Distill)})
+
+    @property
+    def first(self) -> Distill:
+        """How the model of a group learns from its specialists."""
+        return replace(self.second, steps=self.first_steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep:
+    """No training: the base as it is, the plain average of the specialists' weights, or each
+    domain answered by its own specialist (an oracle)."""
+
+    model: Literal["base", "average", "specialists"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +162,7 @@ class MatchedSft:
     the teachers counts too.
     """
 
-    reference: Distill
+    reference: Distill | Fuse
     match: Match
     batch_sequences: int
     optimization: Optimization
@@ -140,9 +171,10 @@ class MatchedSft:
         _require_at_least("batch_sequences", self.batch_sequences, 1)
 
 
-def check_fit(
-    name: str, method: Sft | Distill | MatchedSft | Keep, domains: int, vocabulary_size: int
-) -> None:
+Method = Sft | Distill | Fuse | MatchedSft | Keep
+
+
+def check_fit(name: str, method: Method, domains: int, vocabulary_size: int) -> None:
     """ValueError where `method` cannot run on so many domains of such a vocabulary.
 
     Every domain has an equal share of each batch; a top-k loss needs k tokens.
@@ -156,8 +188,24 @@ def check_fit(
             f"{name}.batch_sequences must be a positive multiple of the {domains} domains, "
             f"got {method.batch_sequences}"
         )
+    if isinstance(method, Fuse):
+        _check_groups(name, method, domains)
     support = parse_support(method.support) if isinstance(method, Distill) else None
     if isinstance(support, TopK) and support.k > vocabulary_size:
         raise ValueError(
             f"{name}.support: k must be at most the vocabulary, {vocabulary_size}, got {support}"
         )
+
+
+def _check_groups(name: str, method: Fuse, domains: int) -> None:
+    """ValueError where a domain is in no group or in two, or a group has no equal shares."""
+    if sorted(index for group in method.groups for index in group) != list(range(domains)):
+        raise ValueError(
+            f"{name}.groups must have every index below {domains} once, got {method.groups}"
+        )
+    for group in method.groups:
+        if method.batch_sequences % len(group):
+            raise ValueError(
+                f"{name}.batch_sequences must be a multiple of every group's size, "
+                f"got {method.batch_sequences} for {group}"
+            )

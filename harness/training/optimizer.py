@@ -15,6 +15,7 @@ class Diverged(Exception):
     def __init__(self, step: int, cause: str) -> None:
         super().__init__(f"{cause} at step {step}")
         self.step = step
+        self.cause = cause
 
 
 class Optimizer:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from harness.domains import DomainConfig, Text
 from harness.models.tiny import TinyShape
-from harness.training.config import Distill, Keep, MatchedSft, Sft, check_fit
+from harness.training.config import Keep, Method, Sft, check_fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class TrialConfig:
     student: TinyShape
     base: Sft
     specialist: Specialist
-    method: Sft | Distill | MatchedSft | Keep
+    method: Method
     evaluation: Evaluation
     base_domains: tuple[DomainConfig, ...] = ()
 
@@ -87,8 +87,11 @@ class TrialConfig:
             values = [getattr(domain, shared) for domain in self.pretrained_on]
             if len(set(values)) > 1:
                 raise ValueError(f"domains must share one {shared}, got {values}")
-        if self.specialist.width is not None:
-            replace(self.student, width=self.specialist.width)
+        width = self.specialist.width or self.student.width
+        replace(self.student, width=width)
+        if self.method == Keep(model="average") and width != self.student.width:
+            allowed = f"the student's {self.student.width} for an average"
+            raise ValueError(f"specialist.width must be {allowed}, got {width}")
         check_fit("base", self.base, len(self.pretrained_on), self.domains[0].vocabulary_size)
         check_fit("method", self.method, len(self.domains), self.domains[0].vocabulary_size)
 

@@ -50,11 +50,12 @@ def run_trial(
         )
 
     curve = Curve(config=config, steps=getattr(method, "steps", 0), measure=measure, ledger=ledger)
-    curve.point(0)
     started, cause = time.monotonic(), None
     taken: Facts = {}
     try:
-        taken = train(config, method, student, made, seed, ledger, curve.observe)
+        taken = train(
+            config, method, student, made, seed, ledger, lambda: curve.point(0), curve.observe
+        )
     except Diverged as diverged:
         cause = str(diverged)
     ledger.seconds = time.monotonic() - started
