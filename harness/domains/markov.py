@@ -151,7 +151,7 @@ class Markov:
         """Nothing to verify: every sequence is possible."""
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)  # more than the domains of any trial: a pool takes a while to draw
 def _pools(domain: Markov) -> dict[Split, Tensor]:
     """Distinct sequences: drawn once, in one order, and dealt out to the splits."""
     sizes = {
