@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from harness.models.decode import Decoder, Weights, norm
 from harness.models.policy import Rollouts
 
 
@@ -29,22 +31,8 @@ class TinyShape:
             raise ValueError(f"width must be a multiple of heads={self.heads}, got {self.width}")
 
 
-class Cache:
-    """Keys and values of all layers at all positions, allocated once, filled as tokens come."""
-
-    def __init__(self, shape: TinyShape, batch: int, time: int) -> None:
-        size = (2, batch, shape.heads, time, shape.width // shape.heads)
-        self.layers = [torch.empty(size) for _ in range(shape.layers)]
-
-    def extend(self, layer: int, start: int, new: Tensor) -> Tensor:
-        """Store keys and values of new positions; returns those of all positions so far."""
-        end = start + new.shape[-2]
-        self.layers[layer][..., start:end, :] = new
-        return self.layers[layer][..., :end, :]
-
-
 class TinyPolicy(nn.Module):
-    """A `Policy` in pure torch, sampled exactly from a static cache."""
+    """A `Policy` in pure torch, sampled exactly."""
 
     def __init__(
         self,
@@ -89,7 +77,8 @@ class TinyPolicy(nn.Module):
         self.blocks = nn.ParameterList(nn.Parameter(b, requires_grad=trained) for b in blocks)
         self.head = nn.Parameter(head, requires_grad=trained)
         # nn.ParameterList costs more to walk than a decoding step to compute: walk it once.
-        self._weights = [tuple(self.blocks[i : i + 4]) for i in range(0, 4 * shape.layers, 4)]
+        each = [tuple(self.blocks[i : i + 4]) for i in range(0, 4 * shape.layers, 4)]
+        self._weights = cast(list[Weights], each)
 
     @classmethod
     def of_tensors(cls, shape: TinyShape, tensors: Mapping[str, Tensor]) -> "TinyPolicy":
@@ -112,22 +101,28 @@ class TinyPolicy(nn.Module):
 
     def hidden(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time width"]:
         """Last-layer states after the final norm: exactly what the head sees."""
-        return self._states(tokens, cache=None, start=0)
+        return self._states(tokens)
 
-    def _states(self, tokens: Tensor, *, cache: Cache | None, start: int) -> Tensor:
+    def _states(self, tokens: Tensor, decoder: Decoder | None = None) -> Tensor:
         batch, time = tokens.shape
         heads, width = self.shape.heads, self.shape.width
-        x = F.embedding(tokens, self.embedding) + self.position[start : start + time]
+        x = F.embedding(tokens, self.embedding) + self.position[:time]
         for layer, (attend, merge, up, down) in enumerate(self._weights):
-            mixed = F.linear(_norm(x), attend).view(batch, time, 3, heads, width // heads)
-            mixed = mixed.permute(2, 0, 3, 1, 4)
-            past = mixed[1:] if cache is None else cache.extend(layer, start, mixed[1:])
-            attended = F.scaled_dot_product_attention(
-                mixed[0], past[0], past[1], is_causal=time > 1
-            )
+            mixed = F.linear(norm(x), attend).view(batch, time, 3, heads, width // heads)
+            query, key, value = mixed.permute(2, 0, 3, 1, 4)
+            if decoder is not None:
+                decoder.layers[layer].keep(key, value)
+            attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
             x = x + F.linear(attended.transpose(1, 2).reshape(batch, time, width), merge)
-            x = x + F.linear(F.silu(F.linear(_norm(x), up)), down)
-        return _norm(x)
+            x = x + F.linear(F.silu(F.linear(norm(x), up)), down)
+        return norm(x)
+
+    def decoder(self, seen: Int[Tensor, "batch seen"], time: int) -> Decoder:
+        """What goes on after `seen`, up to `time` positions in all."""
+        decoder = Decoder(self._weights, self.shape.heads, len(seen), time)
+        if seen.shape[1]:
+            self._states(seen, decoder)
+        return decoder
 
     def sample(
         self,
@@ -151,16 +146,17 @@ class TinyPolicy(nn.Module):
         noise = torch.rand(completion_tokens, batch, vocabulary, generator=generator)
         noise.clamp_min_(1e-30).log_().neg_().log_().neg_()  # Gumbel
         tokens = torch.cat([prompts, prompts.new_zeros(batch, completion_tokens)], dim=1)
-        logits = torch.empty(batch, completion_tokens, vocabulary)
-        new = prompts
+        logits = torch.empty(completion_tokens, batch, vocabulary)
         with torch.inference_mode():
-            cache = Cache(self.shape, batch, start + completion_tokens)
+            head = self.head.T / temperature
+            decoder = self.decoder(prompts[:, :-1], time=tokens.shape[1])
+            new = prompts[:, -1]
             for t in range(completion_tokens):
-                states = self._states(new, cache=cache, start=start + t - new.shape[1])
-                logits[:, t] = F.linear(states[:, -1], self.head) / temperature
-                new = (logits[:, t] + noise[t]).argmax(dim=-1, keepdim=True)
-                tokens[:, start + t] = new[:, 0]
-        return finished_rollouts(tokens, logits, start, end_token, policy_step)
+                x = F.embedding(new, self.embedding) + self.position[start + t - 1]
+                torch.mm(decoder.step(x, start + t - 1), head, out=logits[t])
+                new = (logits[t] + noise[t]).argmax(dim=-1)
+                tokens[:, start + t] = new
+        return finished_rollouts(tokens, logits.transpose(0, 1), start, end_token, policy_step)
 
     def copy(self) -> "TinyPolicy":
         """An independent copy with the same weights."""
@@ -184,10 +180,6 @@ class TinyPolicy(nn.Module):
             self.load_state_dict(load_file(path))
         except RuntimeError as error:
             raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
-
-
-def _norm(x: Tensor) -> Tensor:
-    return F.layer_norm(x, (x.shape[-1],))
 
 
 def finished_rollouts(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.models.tiny import Cache, TinyPolicy, TinyShape
+from harness.models.tiny import TinyPolicy, TinyShape
 
 VOCABULARY, TIME = 11, 9
 
@@ -29,15 +29,17 @@ def log_probability(model: TinyPolicy, rows: torch.Tensor) -> torch.Tensor:
     return logits.gather(-1, rows[:, 1:, None])[..., 0]
 
 
-@pytest.mark.parametrize("prompt", [1, 3, TIME - 1])
-def test_cached_states_agree_with_uncached(prompt: int) -> None:
+@pytest.mark.parametrize("seen", [0, 1, 3, TIME - 1])
+def test_cached_states_agree_with_uncached(seen: int) -> None:
     model, rows = policy(), tokens()
-    cache = Cache(model.shape, batch=4, time=TIME)
     with torch.inference_mode():
-        parts = [model._states(rows[:, :prompt], cache=cache, start=0)]
-        for t in range(prompt, TIME):
-            parts.append(model._states(rows[:, t : t + 1], cache=cache, start=t))
-    torch.testing.assert_close(torch.cat(parts, dim=1), model.hidden(rows), atol=1e-5, rtol=0)
+        decoder = model.decoder(rows[:, :seen], time=TIME)
+        steps = [
+            decoder.step(model.embedding[rows[:, t]] + model.position[t], t)
+            for t in range(seen, TIME)
+        ]
+    expected = model.hidden(rows)[:, seen:]
+    torch.testing.assert_close(torch.stack(steps, dim=1), expected, atol=1e-5, rtol=0)
 
 
 def test_a_token_sees_nothing_after_it() -> None:
