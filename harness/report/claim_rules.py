@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy import stats
 
+from harness.report.claim_rules_teachers import TEACHER_RULES
 from harness.report.collapse import collapse_step
 from harness.report.factor_tables import anova_effects, break_evens
 from harness.report.failures import clopper_pearson, mcnemar_p
@@ -207,6 +208,7 @@ def strength_times_schedule(ablation: Ablation, world: World) -> list[Finding]:
 
 
 RULES: Mapping[str, Rule] = {
+    **TEACHER_RULES,
     "K05": mode_seeking,
     "K07": sampled_token_unstable,
     "K11": greedy_collapses,

@@ -61,7 +61,15 @@ class World:
         return list(dict.fromkeys([self.section.metric, *known, *sorted(common)]))
 
     def domains(self, metric: str) -> list[str]:
-        """Domains in which `metric` was measured; all of them where no run measured any."""
+        """Domains in which `metric` was measured; all of them where no run measured any.
+
+        `macro` alone where arms differ in their domains: only their means can be paired.
+        """
+        declared_sets = {
+            frozenset(d.name for d in c.domains) for c in self.section.cells().values()
+        }
+        if len(declared_sets) > 1:
+            return ["macro"]
         runs = [record for runs in self.records.values() for record in runs.values()]
         names = {name: None for record in runs for name in record.metrics.get(metric, {})}
         declared = [domain.name for domain in self.section.cells()[self.section.baseline].domains]

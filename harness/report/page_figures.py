@@ -23,6 +23,7 @@ CAPTIONS: Mapping[str, str] = {
     "shares": "Share of the rollouts that each teacher gets, update by update; dotted: collapse",
     "break_even": "The difference from SFT against the measured strength of the specialists",
     "interaction": "How the factors act together: a line per level of one, the other across",
+    "scaling": "Quality, and the cost of an update, against the number of teachers",
 }
 DIGITS = re.compile(r"-?\d+\.\d{3,}")
 COORDINATES = re.compile(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)')

@@ -7,12 +7,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from harness.report.comparisons import matched_controls
+from harness.report.costs import cost_table
 from harness.report.factor_figures import break_even_curve, interaction
 from harness.report.factor_tables import anova_table, break_even_table
 from harness.report.figures import budget, forest, shares
 from harness.report.footer import commits_of
 from harness.report.outcomes import World, worlds
 from harness.report.render import Table, to_csv, to_latex, to_markdown
+from harness.report.scaling import scaling_table
+from harness.report.scaling_figures import scaling_curve
 from harness.report.side_tables import (
     control_table,
     difference_table,
@@ -69,6 +72,10 @@ def tables(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Table]:
             found.append(control_table(ablation, world))
         if "break_even" in ablation.figures:
             found.append(break_even_table(ablation, world))
+        if ablation.costs:
+            found.append(cost_table(ablation, world))
+        if "scaling" in ablation.figures:
+            found.append(scaling_table(ablation, world))
         found += [level_table(ablation, world), difference_table(ablation, world)]
     return found
 
@@ -95,6 +102,7 @@ FIGURES: Mapping[str, Callable[[Ablation, World], Figure]] = {
     "shares": shares,
     "break_even": break_even_curve,
     "interaction": interaction,
+    "scaling": scaling_curve,
 }
 
 

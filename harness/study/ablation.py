@@ -107,7 +107,9 @@ class Ablation:
     of no arm's family or of a field that is neither in `varies` nor tuned in every family.
 
     `factors` gives an arm's level of every factor, for a factorial (`interaction` in `figures`
-    asks for its ANOVA) or for a curve per level (`break_even` draws one per `source`).
+    asks for its ANOVA) or for a curve per level (`break_even` draws one per `source`, `scaling`
+    one per `budget` over the numbers `teachers`). `costs` names facts of the records that get a
+    table.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Ablation:
     tuning: Tuning
     worlds: Mapping[str, Section]
     figures: tuple[str, ...] = ("forest", "budget")
+    costs: tuple[str, ...] = ()
     factors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
