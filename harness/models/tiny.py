@@ -145,17 +145,17 @@ class TinyPolicy(nn.Module):
         vocabulary = self.head.shape[0]
         noise = torch.rand(completion_tokens, batch, vocabulary, generator=generator)
         noise.clamp_min_(1e-30).log_().neg_().log_().neg_()  # Gumbel
-        tokens = torch.cat([prompts, prompts.new_zeros(batch, completion_tokens)], dim=1)
         logits = torch.empty(completion_tokens, batch, vocabulary)
+        new, drawn = prompts[:, -1], []
         with torch.inference_mode():
-            head = self.head.T / temperature
-            decoder = self.decoder(prompts[:, :-1], time=tokens.shape[1])
-            new = prompts[:, -1]
-            for t in range(completion_tokens):
-                x = F.embedding(new, self.embedding) + self.position[start + t - 1]
-                torch.mm(decoder.step(x, start + t - 1), head, out=logits[t])
-                new = (logits[t] + noise[t]).argmax(dim=-1)
-                tokens[:, start + t] = new
+            head, places = self.head.T / temperature, self.position.unbind()
+            decoder = self.decoder(prompts[:, :-1], time=start + completion_tokens)
+            for t, (of_step, shift) in enumerate(zip(logits, noise, strict=True), start - 1):
+                x = F.embedding(new, self.embedding).add_(places[t])
+                torch.mm(decoder.step(x, t), head, out=of_step)
+                new = (of_step + shift).argmax(dim=-1)
+                drawn.append(new)
+        tokens = torch.cat([prompts, torch.stack(drawn, dim=1)], dim=1)
         return finished_rollouts(tokens, logits.transpose(0, 1), start, end_token, policy_step)
 
     def copy(self) -> "TinyPolicy":
