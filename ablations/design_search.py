@@ -27,12 +27,11 @@ from ablations.baseline import (
     with_target,
 )
 from harness.study.ablation import Ablation, Range, Section
-from harness.training.config import Scheduler
 from harness.trial.config import TrialConfig
 
 DIVERGENCES = {"reverse": "reverse_kl", "forward": "forward_kl"}
 SUPPORTS = {"full": "full", "top-4": "top_k(4, student, tail)"}
-SCHEDULERS: dict[str, Scheduler] = {
+SCHEDULERS: dict[str, str] = {
     "by domain": "by_domain",
     "round robin": "round_robin",
     "greedy": "greedy_likelihood",

@@ -30,7 +30,7 @@ from ablations.baseline import MARGIN_NATS, distillation, sft, sft_controls
 from harness.domains import Markov
 from harness.models.tiny import TinyShape
 from harness.study.ablation import Ablation, Section, Tuning
-from harness.training.config import Distill, Keep, Optimization, Scheduler
+from harness.training.config import Distill, Keep, Optimization
 from harness.trial.config import Evaluation, Specialist, TrialConfig
 
 SOURCES = (
@@ -56,7 +56,7 @@ UNANCHORED = ("SFT (flops)", "SFT (end to end)", "blind round-robin", "greedy")
 def section(lab: TrialConfig) -> Section:
     """The lab's rows, those it did not try, and SFT on what each family of rows spends."""
 
-    def row(scheduler: Scheduler, anchor_weight: float = 0.0) -> TrialConfig:
+    def row(scheduler: str, anchor_weight: float = 0.0) -> TrialConfig:
         method = replace(distillation(lab), scheduler=scheduler, anchor_weight=anchor_weight)
         return replace(lab, method=method)
 

@@ -4,16 +4,19 @@ Why.      A lab's experiment routed every rollout to its likeliest teacher and s
           all of them by step 60; blind rotation cured that, yet lost to SFT.  A vendor reports
           21 % from input-dependent weights.  Neither tried the label of the prompt, which is what
           DeepSeek-V4 routes by (5.1.2), and neither had a second seed.
-Varies.   `method.scheduler`, in five worlds: sources easy or hard to tell apart (independent, or
-          sharing 80 % of their conditionals), with or without a domain tag in the prompt; and text.
-          Tuned: learning rate, once per world on by_domain, so that schedulers differ in routing
-          alone.
+Varies.   `method.scheduler`, the whole menu (equation 29 read literally is `uniform sum`), in five
+          worlds: sources easy or hard to tell apart (independent, or sharing 80 % of their
+          conditionals), with or without a domain tag in the prompt; and text.  Tuned: learning
+          rate, once per world on by_domain, so that schedulers differ in routing alone.
 Measure.  As in kl_direction; beside it the share of each teacher over steps, its entropy, and the
           agreement with the label.
 Expect.   Tagged: by_domain ahead of round_robin and random by 0.05 nats or more; greedy and soft
           equal to by_domain where sources are easy to tell apart.  Untagged or hard: greedy sends
-          whole seeds to one teacher and loses; soft in between.  round_robin never ahead.
-Cost.     5 worlds x 8 arms x 10 seeds + 24 tuning runs each, about 2 s a cell.
+          whole seeds to one teacher and loses; soft in between.  round_robin never ahead.  (Added
+          with these arms, before their run: balanced equals by_domain where labels can be read off
+          the rollouts, and round_robin where they cannot; a temperature of 8 lies between soft and
+          uniform; uniform_sum, whose target is the teachers' geometric mean, is the worst tagged.)
+Cost.     5 worlds x 11 arms x 10 seeds + 48 tuning runs each, about 2 s a cell.
 """
 
 from collections.abc import Mapping
@@ -22,15 +25,17 @@ from dataclasses import replace
 from ablations.baseline import MARGIN_NATS, MARKOV, TEXT, TUNING, distillation, sft_controls
 from harness.domains import Markov
 from harness.study.ablation import Ablation, Section
-from harness.training.config import Scheduler
 from harness.trial.config import TrialConfig
 
-SCHEDULERS: Mapping[str, Scheduler] = {
+SCHEDULERS: Mapping[str, str] = {
     "by domain": "by_domain",
     "round robin": "round_robin",
     "random": "random",
     "greedy likelihood": "greedy_likelihood",
+    "balanced likelihood": "balanced_likelihood",
     "soft likelihood": "soft_likelihood",
+    "soft likelihood, T = 8": "soft_likelihood(8)",
+    "uniform sum": "uniform_sum",
 }
 
 

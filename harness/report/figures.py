@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from harness.report.collapse import COLLAPSED, smooth, teacher_shares
+from harness.report.collapse import smooth, teacher_shares
 from harness.report.comparisons import other_controls, primary
 from harness.report.contrasts import Contrast
 from harness.report.digits import stars
@@ -26,6 +26,7 @@ from harness.report.style import (
     note,
 )
 from harness.study.ablation import Ablation
+from harness.teachers.collapse import COLLAPSED_SHARE
 from harness.trial.record import TrialRecord
 
 VERDICT_COLOURS = {
@@ -227,7 +228,7 @@ def shares(ablation: Ablation, world: World) -> Figure:
 
 def _share_panel(axes: Axes, world: World, arm: str, domains: list[str]) -> None:
     looks = line_styles(domains)
-    for level in (COLLAPSED, 1 - COLLAPSED):
+    for level in (COLLAPSED_SHARE, 1 - COLLAPSED_SHARE):
         axes.axhline(level, color=MUTED, linewidth=0.7, linestyle=":")
     for i, record in enumerate(world.records[arm].values()):
         for domain in domains:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from harness.teachers.scheduler import SCHEDULERS
+from harness.teachers.scheduler import parse_scheduler
 from harness.training.config import Distill, Fuse, MatchedSft
 
 
@@ -68,7 +68,7 @@ def distill_step_cost(method: Distill, sizes: Sizes) -> Ledger:
     if method.prefix == "student":
         ledger.generate(sizes.student_parameters, positions, completion)
     teachers = len(sizes.teacher_parameters)
-    passes = teachers if SCHEDULERS[method.scheduler].needs_likelihood else 1
+    passes = teachers if parse_scheduler(method.scheduler).asks_everyone else 1
     for parameters in sizes.teacher_parameters:
         if method.prefix == "teacher":
             ledger.generate(parameters, positions // teachers, completion // teachers)

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
+from harness.teachers.scheduler import parse_scheduler, weights_of
 from harness.teachers.store import Caching
 from harness.training.precision import Precision
 from opd_kernels import SampledToken, TopK, parse_divergence, parse_support
 
-Scheduler = Literal["by_domain", "round_robin", "greedy_likelihood", "soft_likelihood", "random"]
 Prefix = Literal["student", "teacher", "data"]
 Match = Literal["tokens", "flops", "end_to_end"]
 
@@ -57,7 +57,8 @@ class Distill:
     """On-policy distillation; with another `prefix`, its off-policy twin.
 
     `divergence` and `support` are written as opd_kernels parses them: `reverse_kl`, `jsd(0.5)`;
-    `full`, `top_k(16, student, tail)`, `sampled_token(policy_gradient)`.
+    `full`, `top_k(16, student, tail)`, `sampled_token(policy_gradient)`. `scheduler` is written as
+    `harness.teachers.scheduler` parses it: `by_domain`, `uniform_sum(0.3, 0.7)`.
     `anchor_weight` adds that much cross-entropy on a demonstration batch of the same size.
     `temperature` divides the logits of whoever samples, of the student and of every teacher.
     `precision` says what is computed in bfloat16, `caching` how teachers' states wait for the loss.
@@ -71,7 +72,7 @@ class Distill:
     optimization: Optimization
     divergence: str = "reverse_kl"
     support: str = "full"
-    scheduler: Scheduler = "by_domain"
+    scheduler: str = "by_domain"
     prefix: Prefix = "student"
     anchor_weight: float = 0.0
     discount: float = 0.0
@@ -81,6 +82,7 @@ class Distill:
 
     def __post_init__(self) -> None:
         parse_divergence(self.divergence)
+        parse_scheduler(self.scheduler)
         _require_at_least("steps", self.steps, 1)
         _require_at_least("batch_sequences", self.batch_sequences, 1)
         _require_at_least("anchor_weight", self.anchor_weight, 0)
@@ -190,6 +192,11 @@ def check_fit(name: str, method: Method, domains: int, vocabulary_size: int) -> 
         )
     if isinstance(method, Fuse):
         _check_groups(name, method, domains)
+    weights = weights_of(parse_scheduler(method.scheduler)) if isinstance(method, Distill) else ()
+    if weights and len(weights) != domains:
+        raise ValueError(
+            f"{name}.scheduler must have one weight for each of {domains} domains, got {weights}"
+        )
     support = parse_support(method.support) if isinstance(method, Distill) else None
     if isinstance(support, TopK) and support.k > vocabulary_size:
         raise ValueError(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from harness.domains.base import Domain
 from harness.models.policy import Policy, Rollouts
-from harness.teachers.scheduler import SCHEDULERS, Evidence, Scheduler, share_statistics
+from harness.teachers.scheduler import Evidence, Scheduler, parse_scheduler, share_statistics
 from harness.teachers.store import TeacherStore
 from harness.training.budget import Ledger
 from harness.training.cache_error import cache_error_nats
@@ -44,7 +44,7 @@ def train_distill(
     """
     optimizer = Optimizer(student.parameters(), config.optimization, config.steps)
     objective = Objective.parse(config)
-    scheduler = SCHEDULERS[config.scheduler]
+    scheduler = parse_scheduler(config.scheduler)
     rows = rows_per_domain(config.batch_sequences, domains)
     domain = labels(domains, rows)
     meter = Meter()

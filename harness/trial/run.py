@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.domains.base import Split
 from harness.models.tiny import TinyPolicy
+from harness.teachers.collapse import collapse_facts
 from harness.training.budget import Ledger, Sizes, matched_sft_steps
 from harness.training.config import Distill, Keep, MatchedSft, Sft
 from harness.training.distill import Facts
@@ -67,7 +68,7 @@ def run_trial(
         curve={"evaluation": curve.evaluation, "training": curve.training},
         budget=ledger.as_record(),
         cause=cause,
-        facts=teacher_facts(facts) | taken,
+        facts=teacher_facts(facts) | taken | collapse_facts(curve.training),
     )
 
 

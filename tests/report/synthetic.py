@@ -125,7 +125,8 @@ def _record(
     }
     steps = np.linspace(0, 100, 5)
     curve = values.mean() + 0.3 * values.mean() * np.exp(-steps / 25)
-    share = 0.5 + 0.5 * (1 if seed % 2 else -1) * np.minimum(steps / 60, 1)
+    updates = np.arange(1, 101)
+    share = 0.5 + 0.5 * (1 if seed % 2 else -1) * np.minimum(updates / 75, 1)
     return TrialRecord(
         ablation=name,
         world=world,
@@ -144,7 +145,7 @@ def _record(
             "training": {}
             if is_sft
             else {
-                "step": steps.tolist(),
+                "step": updates.tolist(),
                 "share.A": share.tolist(),
                 "share.B": (1 - share).tolist(),
             },

@@ -7,7 +7,7 @@ import torch
 
 from harness.models.policy import Rollouts
 from harness.teachers.files import TeacherFile, file_digest, write_teachers
-from harness.teachers.scheduler import SCHEDULERS
+from harness.teachers.scheduler import parse_scheduler
 from harness.teachers.store import TeacherStore
 from harness.training.budget import Ledger
 from harness.training.cache_error import cache_error_nats
@@ -25,7 +25,7 @@ def batch() -> Rollouts:
 
 def scheduled(store: TeacherStore, scheduler: str = "by_domain") -> torch.Tensor:
     return schedule(
-        SCHEDULERS[scheduler], store, batch(), labels(DOMAINS, 4), 0, streams(), Ledger()
+        parse_scheduler(scheduler), store, batch(), labels(DOMAINS, 4), 0, streams(), Ledger()
     )
 
 

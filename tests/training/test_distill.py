@@ -7,7 +7,7 @@ import torch
 
 from harness.models.policy import Rollouts
 from harness.models.tiny import TinyPolicy
-from harness.teachers.scheduler import SCHEDULERS
+from harness.teachers.scheduler import MENU, parse_scheduler
 from harness.training.budget import Ledger
 from harness.training.config import Distill
 from harness.training.distill import schedule, train_distill
@@ -33,13 +33,13 @@ def loss_of(
     store = stored(teachers)
     rollouts = collect("student", student, store, DOMAINS, 4, flow, temperature=1.0, step=0)
     weights = schedule(
-        SCHEDULERS[config.scheduler], store, rollouts, labels(DOMAINS, 4), 0, flow, Ledger()
+        parse_scheduler(config.scheduler), store, rollouts, labels(DOMAINS, 4), 0, flow, Ledger()
     )
     loss = Objective.parse(config).backward(student, store, rollouts, weights)
     return torch.tensor(loss), gradient(student), rollouts, weights
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", MENU)
 def test_loss_is_the_weighted_divergence_to_each_rollouts_own_teacher(scheduler: str) -> None:
     teachers = [policy(1), policy(2, width=16)]
     config = distill(scheduler=scheduler)
@@ -77,7 +77,7 @@ def test_prompts_never_enter_the_loss_and_one_denominator_is_used() -> None:
     rollouts = collect("student", student, store, DOMAINS, 4, streams(), temperature=1.0, step=0)
     assert not rollouts.is_completion[:, : DOMAINS[0].prompt_tokens].any()
     objective = Objective.parse(distill())
-    weights = SCHEDULERS["by_domain"]
+    weights = parse_scheduler("by_domain")
     parts = []
     for rows in (slice(0, 8), slice(0, 3), slice(3, 8)):
         part = Rollouts(

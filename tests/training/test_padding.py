@@ -9,7 +9,7 @@ from harness.domains import Fold
 from harness.domains.fold import EOS
 from harness.models.policy import Rollouts
 from harness.models.tiny import TinyPolicy, TinyShape
-from harness.teachers.scheduler import SCHEDULERS
+from harness.teachers.scheduler import parse_scheduler
 from harness.training.budget import Ledger
 from harness.training.config import Prefix, Sft
 from harness.training.distill import schedule, train_distill
@@ -49,7 +49,7 @@ def loss_on(
     student, store = policy(0), stored([policy(1), policy(2)])
     config = distill(support=support, discount=discount)
     weights = schedule(
-        SCHEDULERS[scheduler], store, rollouts, labels(FOLDS, 4), 0, streams(), Ledger()
+        parse_scheduler(scheduler), store, rollouts, labels(FOLDS, 4), 0, streams(), Ledger()
     )
     loss = Objective.parse(config).backward(student, store, rollouts, weights)
     return torch.tensor(loss), gradient(student)
@@ -125,7 +125,7 @@ def test_micro_batches_of_unequal_token_counts_change_nothing(support: str, sche
             policy_step=0,
         )
         weights = schedule(
-            SCHEDULERS[scheduler], store, part, labels(FOLDS, 4)[rows], 0, streams(), Ledger()
+            parse_scheduler(scheduler), store, part, labels(FOLDS, 4)[rows], 0, streams(), Ledger()
         )
         share = part.is_completion.sum() / rollouts.is_completion.sum()
         student = policy(0)

@@ -5,7 +5,7 @@ import torch
 
 from harness.models.policy import Rollouts
 from harness.models.tiny import TinyPolicy
-from harness.teachers.scheduler import SCHEDULERS
+from harness.teachers.scheduler import MENU, parse_scheduler
 from harness.training.budget import Ledger
 from harness.training.distill import schedule, train_distill
 from harness.training.objective import Objective
@@ -77,7 +77,7 @@ def test_the_order_of_domains_and_their_teachers_changes_nothing(
         )
         store = stored(asked)
         weights = schedule(
-            SCHEDULERS[scheduler], store, part, labels(DOMAINS, 4), 0, streams(), Ledger()
+            parse_scheduler(scheduler), store, part, labels(DOMAINS, 4), 0, streams(), Ledger()
         )
         loss = objective.backward(student, store, part, weights)
         found.append((torch.tensor(loss), gradient(student)))
@@ -106,7 +106,7 @@ def test_schedulers_ask_without_a_gradient() -> None:
     rollouts = collect(
         "student", policy(0), stored([]), DOMAINS, 4, streams(), temperature=1.0, step=0
     )
-    for scheduler in SCHEDULERS.values():
+    for scheduler in map(parse_scheduler, MENU):
         weights = schedule(scheduler, store, rollouts, labels(DOMAINS, 4), 0, streams(), Ledger())
         assert not weights.requires_grad
         for visit in store.visits(weights):
@@ -170,8 +170,8 @@ def test_a_rollout_is_as_likely_as_at_the_temperature_it_was_drawn_with() -> Non
         "student", policy(0), stored([]), DOMAINS, 4, streams(), temperature=3.0, step=0
     )
     weights = schedule(
-        SCHEDULERS["soft_likelihood"], stored(teachers), rollouts, labels(DOMAINS, 4), 0, streams(),
-        Ledger(), 3.0,
+        parse_scheduler("soft_likelihood"), stored(teachers), rollouts, labels(DOMAINS, 4), 0,
+        streams(), Ledger(), 3.0,
     )  # fmt: skip
     drawn, mask = rollouts.tokens[:, 1:, None], rollouts.is_completion[:, 1:]
     likelihood = [

@@ -59,7 +59,7 @@ def test_override(path: str, text: str, value: object) -> None:
         ("domains.7.name", "x", "'7' must be an index below 2"),
         ("domains.x.name", "x", "'x' must be an index below 2"),
         ("method.steps", "many", "expected int, got 'many'"),
-        ("method.scheduler", "fifo", "expected by_domain or round_robin"),
+        ("method.scheduler", "fifo", "scheduler must be one of by_domain"),
         ("student.heads", "5", "width must be a multiple of heads=5"),
         ("student.width.more", "5", "no field 'more'; allowed: none"),
         ("domains.0.name", "b", "distinct names"),
