@@ -74,12 +74,21 @@ def test_granularity_claims() -> None:
     assert outcome("K32", made, records(made, {names[2]: -0.05})) == "reproduced"
 
 
+def test_staged_fusion_is_faster_where_it_needs_fewer_flops() -> None:
+    made = ablation(arms("direct", "pairs, related"), name="progressive_fusion")
+    assert outcome("K28", made, records(made, {"pairs, related": 0.1})) == "reproduced"
+    assert outcome("K28", made, records(made, {"direct": 0.1})) == "reversed"
+    assert outcome("K28", made, records(made, {})) == "not resolved at this scale"
+    alone = ablation(arms("direct"), name="progressive_fusion")
+    assert outcome("K28", alone, records(alone, {})) is None
+
+
 def test_scheduler_claims() -> None:
     names = ("by domain", "round robin", "greedy likelihood", "soft likelihood")
     made = ablation(arms(*names), name="scheduler", reference="by domain")
     found = records(made, {"round robin": 0.05})
     assert outcome("K11", made, found) == "reproduced"
-    assert outcome("K12", made, found) == "reversed"  # update 75, later than the claimed 60
+    assert outcome("K12", made, found) == "reversed"  # update 68, later than the claimed 60
     assert outcome("K13", made, found) == "reproduced"
     assert outcome("K25", made, found) == "reversed"
 
@@ -87,7 +96,7 @@ def test_scheduler_claims() -> None:
 def test_collapse_has_to_last() -> None:
     made = ablation(arms("greedy likelihood"))
     record = next(r for r in records(made, {}) if r.arm == "greedy likelihood")
-    assert collapse_step(record) == 75
+    assert collapse_step(record) == 68
     table = {"step": [1, 2, 3, 4], "share.A": [1.0, 0.0, 0.5, 0.5], "share.B": [0.0, 1.0, 0.5, 0.5]}
     assert collapse_step(replace(record, curve={"training": table})) is None
     assert collapse_step(replace(record, curve={})) is None

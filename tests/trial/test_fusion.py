@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ablations import progressive_fusion
 from ablations.baseline import MARKOV, distillation, sft_control
 from harness.models.policy import Policy
 from harness.study.ablation import shrunk
@@ -62,6 +63,17 @@ def test_a_plan_is_that_of_every_stage() -> None:
     teachers = 5 * (100 + 300) + 7 * 100
     assert total.flops == 2 * teachers * positions + 8 * 100 * (5 + 5 + 7) * positions
     assert total.trained_tokens == (5 + 5 + 7) * 8 * 8
+
+
+@pytest.mark.parametrize("arm", ["pairs, related", "pairs, unrelated"])
+def test_the_ablation_compares_at_one_cost(arm: str) -> None:
+    sizes = Sizes(
+        student_parameters=100, teacher_parameters=[100] * 4, prompt_tokens=1, sequence_tokens=32
+    )
+    arms = progressive_fusion.MARKOV_FAMILIES.arms
+    staged, direct = (planned_cost(distillation(arms[name]), sizes) for name in (arm, "direct"))
+    for count in ("trained_tokens", "flops"):
+        assert getattr(staged, count) == pytest.approx(getattr(direct, count), rel=0.02)
 
 
 def test_the_curve_starts_where_the_first_stage_ends(tmp_path: Path) -> None:
