@@ -18,7 +18,7 @@ Expect.   Related pairs behind direct by 0.08 nats, and 0.03 behind direct at ha
           pair has not learned yet, no later stage can.  Direct gets where they end with a third of
           the FLOPs.  Mixed pairs another 0.04 behind.  The average hardly better than the base,
           0.25 behind direct.
-Cost.     8 rows x 10 seeds and 5 families x 9 tuning runs, about 2 s a cell.
+Cost.     9 rows x 10 seeds and 5 families x 9 tuning runs, about 2 s a cell: 300 s of one core.
 """
 
 from dataclasses import replace
