@@ -191,6 +191,7 @@ def shrunk(config: TrialConfig, factor: int) -> TrialConfig:
     return replace(
         config,
         domains=tuple(map(_shorter, config.domains)),
+        base_domains=tuple(map(_shorter, config.base_domains)),
         method=method,
         base=replace(config.base, steps=fewer(config.base.steps)),
         specialist=replace(

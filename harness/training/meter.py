@@ -22,7 +22,7 @@ class Meter:
     seconds: float = 0.0
     flops: int = 0
     saved_bytes: int = 0
-    _storages: set[int] = field(default_factory=set)
+    _storages: dict[int, torch.UntypedStorage] = field(default_factory=dict)
 
     @contextmanager
     def update(self, ledger: Ledger) -> Iterator[None]:
@@ -44,12 +44,14 @@ class Meter:
             return
         with torch.autograd.graph.saved_tensors_hooks(self._seen, lambda tensor: tensor):
             yield
+        self._storages.clear()
 
     def _seen(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         is_weight = tensor.is_leaf and tensor.requires_grad
         if not is_weight and storage.data_ptr() not in self._storages:
-            self._storages.add(storage.data_ptr())
+            # Held until the end: an address that is freed can be another storage's soon.
+            self._storages[storage.data_ptr()] = storage
             self.saved_bytes += storage.nbytes()
         return tensor
 
