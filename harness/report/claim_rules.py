@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from scipy import stats
 
+from harness.report.claim_rules_collapse import scheduling_and_mode_seeking
 from harness.report.claim_rules_teachers import TEACHER_RULES
 from harness.report.collapse import collapse_step
 from harness.report.factor_tables import anova_effects, break_evens
@@ -226,6 +227,7 @@ RULES: Mapping[str, Rule] = {
     "K11": greedy_collapses,
     "K12": collapses_by_step_60,
     "K13": round_robin_cures,
+    "K14": scheduling_and_mode_seeking,
     "K15": opd_does_not_beat_sft,
     "K16": specialists_lead,
     "K17": threshold_of_strength,

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from harness.report.claim_rules import RULES
+from harness.report.claim_rules_collapse import BALANCED, COVERING, SEEKING
 from harness.report.claims import judge, load_claims, load_contradictions
 from harness.report.collapse import collapse_step, smooth, teacher_shares
 from harness.report.verdicts import control_verdicts
@@ -91,6 +92,28 @@ def test_scheduler_claims() -> None:
     assert outcome("K12", made, found) == "reversed"  # update 68, later than the claimed 60
     assert outcome("K13", made, found) == "reproduced"
     assert outcome("K25", made, found) == "reversed"
+
+
+@pytest.mark.parametrize(
+    ("collapsing", "expected"),
+    [
+        (("reverse",), "reproduced"),
+        (("reverse", "forward"), "reversed"),
+        (("reverse", "balanced"), "not resolved at this scale"),
+        ((), "not resolved at this scale"),
+    ],
+)
+def test_where_collapse_comes_from(collapsing: tuple[str, ...], expected: str) -> None:
+    names = {"reverse": SEEKING, "forward": COVERING, "balanced": BALANCED}
+    made = ablation(arms(*names.values()), name="collapse", reference=BALANCED)
+    even = {"step": list(range(1, 31)), "share.A": [0.5] * 30, "share.B": [0.5] * 30}
+    taken = even | {"share.A": [1.0] * 30, "share.B": [0.0] * 30}
+    arms_of = {names[name] for name in collapsing}
+    found = [
+        replace(r, curve={"training": taken if r.arm in arms_of else even})
+        for r in records(made, {})
+    ]
+    assert outcome("K14", made, found) == expected
 
 
 def test_collapse_has_to_last() -> None:
