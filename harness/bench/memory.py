@@ -18,11 +18,18 @@ def peak_extra_bytes(step: Step, given: Operands) -> int | None:
         before = torch.cuda.memory_allocated()
         step()
         return torch.cuda.max_memory_allocated() - before - gradients
+    peak = peak_bytes(step)
+    return None if peak is None else peak - gradients
+
+
+def peak_bytes(step: Step) -> int | None:
+    """Peak of this process's memory minus what it held before; None where Linux does not tell."""
+    gc.collect()
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
         before = _status_bytes("VmRSS")
         step()
-        return _status_bytes("VmHWM") - before - gradients
+        return _status_bytes("VmHWM") - before
     except OSError:
         return None
 
