@@ -19,6 +19,7 @@ from harness.study.ablation import Ablation
 
 FEW, MANY = 2, 12
 LINEAR = 1.1  # growth with a smaller exponent counts as no faster than linear
+BOTH = ("fixed", "proportional")
 CACHE_ERROR_NATS = 1e-5
 SAVED_SHARE = 0.3
 BF16 = ("bf16, exact differences", "bf16, rounded differences")
@@ -54,7 +55,9 @@ def cost_exponential(ablation: Ablation, world: World) -> list[Finding]:
     outcome: Outcome = OPEN
     if any(_is_exponential(fit) for fit in known.values()):
         outcome = "reproduced"
-    elif {"fixed", "proportional"} <= set(known) and all(_high(fit) < LINEAR for fit in known.values()):
+    elif {"fixed", "proportional"} <= set(known) and all(
+        _high(fit) < LINEAR for fit in known.values()
+    ):
         outcome = "reversed"
     parts = [
         f"{budget}: N^{fit.exponent.estimate:.2f} [{fit.exponent.low:.2f}, "

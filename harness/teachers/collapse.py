@@ -39,14 +39,15 @@ def find_collapse(steps: Sequence[float], shares: Sequence[Sequence[float]]) -> 
 def collapse_facts(training: Mapping[str, Sequence[float | None]]) -> dict[str, float | None]:
     """What a record says of it: `collapse_step` and `collapsed_teacher`, None where none did.
 
-    `training` is the curve of a distillation; of another training there is nothing to say.
+    `training` is the curve of a distillation; of another training there is nothing to say, nor of
+    one with a single teacher, who has all rollouts from the start.
     """
     shares = [
         [0.0 if share is None else share for share in column]
         for name, column in training.items()
         if name.startswith(PREFIX)
     ]
-    if not shares:
+    if len(shares) < 2:
         return {}
     steps = [0.0 if step is None else step for step in training["step"]]
     found = find_collapse(steps, shares)

@@ -168,8 +168,8 @@ class SoftLikelihood:
     asks_everyone: bool = True
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be positive, got {self.temperature}")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
 
     def __call__(self, evidence: Evidence) -> Float[Tensor, "rollouts teachers"]:
         """Softmax of log-likelihood over temperature."""

@@ -38,3 +38,4 @@ def test_facts_of_a_curve() -> None:
     assert collapse_facts(even) == {"collapse_step": None, "collapsed_teacher": None}
     assert collapse_facts({"step": STEPS, "loss_nats": [1.0] * 60}) == {}
     assert collapse_facts({}) == {}
+    assert collapse_facts({"step": STEPS, "share.a": [1.0] * 60}) == {}

@@ -69,7 +69,7 @@ def test_likelihood_is_asked_for(name: str) -> None:
 
 
 def test_temperature_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
+    with pytest.raises(ValueError, match="temperature must be positive and finite, got 0"):
         SoftLikelihood(temperature=0.0)
 
 
@@ -136,6 +136,7 @@ def test_a_temperature_is_part_of_the_text() -> None:
         ("uniform_sum(a)", "expected numbers"),
         ("uniform_sum(1, -2)", "weights must be positive and finite"),
         ("soft_likelihood(0)", "temperature must be positive"),
+        ("soft_likelihood(inf)", "temperature must be positive and finite"),
     ],
 )
 def test_what_is_not_on_the_menu_is_refused(text: str, message: str) -> None:
