@@ -91,5 +91,4 @@ ABLATION = Ablation(
     },
     figures=("forest", "interaction", "shares"),
     factors=FACTORS,
-    costs=("collapse_step",),
 )

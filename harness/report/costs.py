@@ -49,7 +49,6 @@ FACTS: Mapping[str, Fact] = {
     "step_seconds": Fact(title="time per update", kind="seconds"),
     "step_flops": Fact(title="FLOPs per update", kind="flops"),
     "saved_bytes": Fact(title="kept for the backward pass", kind="bytes"),
-    "collapse_step": Fact(title="update of collapse", kind="count"),
 }
 
 

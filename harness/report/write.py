@@ -6,6 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from harness.report.collapse_table import collapse_table
 from harness.report.comparisons import matched_controls
 from harness.report.costs import cost_table
 from harness.report.factor_figures import break_even_curve, interaction
@@ -72,6 +73,8 @@ def tables(ablation: Ablation, records: Sequence[TrialRecord]) -> list[Table]:
             found.append(control_table(ablation, world))
         if "break_even" in ablation.figures:
             found.append(break_even_table(ablation, world))
+        if "shares" in ablation.figures:
+            found.append(collapse_table(ablation, world))
         if ablation.costs:
             found.append(cost_table(ablation, world))
         if "scaling" in ablation.figures:
