@@ -17,6 +17,9 @@ Expect.   At the proportional budget quality holds from 2 to 12 teachers within 
           FLOPs: exponent 1 and 0.  Seconds: below 1 at the proportional budget, since small batches
           waste time; 0.1 to 0.3 at the fixed one, because every teacher's turn costs two
           milliseconds however few its rollouts.  No sign of exponential growth.
+Note.     Written after the run: fold tasks are not equally hard, so levels at different N, which
+          are means over different tasks, cannot be compared with one another there (sums come
+          first, and are the hardest); markov sources can.
 Cost.     2 worlds x (14 arms + 1) x 10 seeds, 1 to 8 s each, and 32 specialists per world and seed.
 """
 
