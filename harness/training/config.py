@@ -216,3 +216,9 @@ def _check_groups(name: str, method: Fuse, domains: int) -> None:
                 f"{name}.batch_sequences must be a multiple of every group's size, "
                 f"got {method.batch_sequences} for {group}"
             )
+        weights = weights_of(parse_scheduler(method.scheduler))
+        if weights and len(weights) != len(group):
+            raise ValueError(
+                f"{name}.scheduler must have no weights, which every group would share, "
+                f"got {weights} for {group}"
+            )

@@ -13,7 +13,7 @@ from harness.teachers.scheduler import (
     parse_scheduler,
     share_statistics,
 )
-from opd_kernels import reverse_kl
+from opd_kernels import Teacher, linear_divergence, parse_divergence, reverse_kl
 
 DOMAIN = torch.tensor([0, 0, 1, 1, 2, 2])
 LIKELIHOOD = torch.tensor(
@@ -162,3 +162,34 @@ def test_the_sum_over_teachers_is_the_distance_to_their_geometric_mean() -> None
     log_z = product.logsumexp(dim=-1)
     expected = reverse_kl(student, product - log_z[:, None]) - log_z
     torch.testing.assert_close(weighted, expected)
+
+
+def test_equal_teachers_under_uniform_sum_give_the_gradient_of_one() -> None:
+    generator = torch.Generator().manual_seed(2)
+    states, head, taught, other = (
+        torch.randn(rows, 4, generator=generator) for rows in (6, 9, 6, 9)
+    )
+    weights = parse_scheduler("uniform_sum(1, 2, 5)")(evidence())
+
+    def gradient(teachers: list[Teacher]) -> torch.Tensor:
+        learned = states.clone().requires_grad_()
+        reverse = parse_divergence("reverse_kl")
+        linear_divergence(learned, head, teachers, divergence=reverse).loss.backward()
+        assert learned.grad is not None
+        return learned.grad
+
+    several = [Teacher(taught, other, weights=weights[:, k]) for k in range(3)]
+    torch.testing.assert_close(
+        gradient(several), gradient([Teacher(taught, other)]), atol=1e-6, rtol=0
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["greedy_likelihood", "balanced_likelihood", "soft_likelihood(2)", "uniform_sum"]
+)
+def test_neither_order_of_rollouts_nor_of_teachers_matters(name: str) -> None:
+    table = torch.randn(6, 3, generator=torch.Generator().manual_seed(3))  # no ties
+    rows, columns = torch.tensor([3, 0, 5, 1, 4, 2]), torch.tensor([2, 0, 1])
+    scheduler = parse_scheduler(name)
+    moved = scheduler(evidence(likelihood=table[rows][:, columns]))
+    torch.testing.assert_close(moved, scheduler(evidence(likelihood=table))[rows][:, columns])

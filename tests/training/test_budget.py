@@ -22,9 +22,13 @@ def test_flops_are_counted_as_written_down() -> None:
     assert (ledger.generated_tokens, ledger.scored_tokens, ledger.trained_tokens) == (8, 9, 8)
 
 
-def test_a_likelihood_scheduler_pays_for_every_teacher() -> None:
+@pytest.mark.parametrize(
+    "scheduler",
+    ["greedy_likelihood", "balanced_likelihood", "soft_likelihood(8)", "uniform_sum(1, 3)"],
+)
+def test_who_asks_every_teacher_pays_for_every_teacher(scheduler: str) -> None:
     one = distill_step_cost(distill(), SIZES)
-    all_teachers = distill_step_cost(distill(scheduler="greedy_likelihood"), SIZES)
+    all_teachers = distill_step_cost(distill(scheduler=scheduler), SIZES)
     assert one.scored_tokens == 8 * 9
     assert all_teachers.scored_tokens == 2 * 8 * 9
 
@@ -34,6 +38,7 @@ def test_a_likelihood_scheduler_pays_for_every_teacher() -> None:
     [
         distill(),
         distill(scheduler="greedy_likelihood"),
+        distill(scheduler="uniform_sum"),
         distill(anchor_weight=0.5),
         distill(prefix="teacher"),
         distill(prefix="data"),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from harness.training.config import Distill, MatchedSft, Optimization, Sft
+from harness.training.config import Distill, Fuse, MatchedSft, Optimization, Sft, check_fit
 from tests.training.worlds import RATE, distill
 
 
@@ -13,6 +13,7 @@ from tests.training.worlds import RATE, distill
     [
         ({"divergence": "reverse"}, "divergence"),
         ({"support": "top"}, "support"),
+        ({"scheduler": "fifo"}, "scheduler must be one of"),
         ({"support": "top_k(1, student, renormalize)"}, "k must be at least 2 to renormalize"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"temperature": 0.0}, "temperature must be positive"),
@@ -58,3 +59,19 @@ def test_counts_are_counts() -> None:
         Distill(steps=1, batch_sequences=-8, optimization=RATE)
     with pytest.raises(ValueError, match="batch_sequences must be at least 1"):
         MatchedSft(reference=distill(), match="tokens", batch_sequences=0, optimization=RATE)
+
+
+def test_weights_that_are_not_one_per_domain_are_refused() -> None:
+    weighted = distill(scheduler="uniform_sum(1, 2)")
+    check_fit("method", weighted, 2, 32)
+    with pytest.raises(ValueError, match=r"one weight for each of 4 domains, got \(1.0, 2.0\)"):
+        check_fit("method", weighted, 4, 32)
+
+
+def test_weights_that_groups_would_share_are_refused() -> None:
+    fuse = Fuse(
+        steps=1, first_steps=1, batch_sequences=8, optimization=RATE,
+        scheduler="uniform_sum(1, 2, 3, 4)", groups=((0, 1), (2, 3)),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"no weights, .* for \(0, 1\)"):
+        check_fit("method", fuse, 4, 32)
