@@ -131,7 +131,7 @@ def test_what_a_configuration_refuses_together_is_never_asked_for() -> None:
     [
         (("by_domain",), "choices of method.scheduler must be two or more"),
         (("random", "random"), "each once"),
-        (("by_domain", "by_luck"), "method.scheduler: expected .*'by_luck'"),
+        (("by_domain", "by_luck"), "method.scheduler: scheduler must be one of .*'by_luck'"),
     ],
 )
 def test_choices_that_are_none_are_refused(choices: Range, message: str) -> None:
