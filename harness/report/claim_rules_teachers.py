@@ -11,7 +11,7 @@ from scipy import stats
 from harness.report.contrasts import Contrast
 from harness.report.costs import fact_values, mean_over_seeds, ratio
 from harness.report.failures import mcnemar_p
-from harness.report.findings import OPEN, Finding, Outcome, by_sign, shown, single
+from harness.report.findings import OPEN, Finding, Outcome, shown, single
 from harness.report.outcomes import World
 from harness.report.scaling import Scaling, curves, scaling
 from harness.report.stats import ALPHA, SMALLEST_TESTABLE
@@ -181,21 +181,10 @@ def _saves(world: World, arm: str, base: str, share: float, contrast: Contrast) 
     return "reproduced" if good and not more else OPEN
 
 
-def staged_fusion_ahead(ablation: Ablation, world: World) -> list[Finding]:
-    """Fusing pairs first is better than all at once on the primary metric (p <= .05)."""
-    found = []
-    for arm in ("pairs, related", "pairs, unrelated"):
-        for finding in by_sign(world, single(world, arm, "direct"), claimed=1.0):
-            found.append(Finding(world=f"{world.name}, {arm}", outcome=finding.outcome,
-                                 number=finding.number, seeds=finding.seeds))  # fmt: skip
-    return found
-
-
 TEACHER_RULES: Mapping[str, Callable[[Ablation, World], list[Finding]]] = {
     "K02": many_teachers_fold,
     "K08": states_rebuild_logits,
     "K09": one_head_resident,
     "K27": autocast_saves,
-    "K28": staged_fusion_ahead,
     "K30": cost_exponential,
 }

@@ -53,10 +53,15 @@ def run_trial(
     curve = Curve(config=config, steps=getattr(method, "steps", 0), measure=measure, ledger=ledger)
     started, cause = time.monotonic(), None
     taken: Facts = {}
+
+    def begin() -> None:
+        nonlocal started
+        before = time.monotonic()
+        curve.point(0)
+        started += time.monotonic() - before  # measuring the base is no part of the training
+
     try:
-        taken = train(
-            config, method, student, made, seed, ledger, lambda: curve.point(0), curve.observe
-        )
+        taken = train(config, method, student, made, seed, ledger, begin, curve.observe)
     except Diverged as diverged:
         cause = str(diverged)
     ledger.seconds = time.monotonic() - started
