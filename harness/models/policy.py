@@ -1,7 +1,7 @@
 """What must a model offer to be a student or a teacher?"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -23,6 +23,15 @@ class Rollouts:
     is_completion: Bool[Tensor, "batch time"]
     behaviour_log_probability: Float[Tensor, "batch time"]
     policy_step: int
+
+    def rows(self, chosen: slice | Int[Tensor, " rows"]) -> "Rollouts":
+        """Some of the sequences."""
+        return replace(
+            self,
+            tokens=self.tokens[chosen],
+            is_completion=self.is_completion[chosen],
+            behaviour_log_probability=self.behaviour_log_probability[chosen],
+        )
 
 
 @runtime_checkable

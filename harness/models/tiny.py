@@ -31,6 +31,57 @@ class TinyShape:
             raise ValueError(f"width must be a multiple of heads={self.heads}, got {self.width}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """All that comes before the head, and the pass through it."""
+
+    shape: TinyShape
+    embedding: Float[Tensor, "vocab width"]
+    position: Float[Tensor, "time width"]
+    layers: Sequence[Weights]
+
+    @classmethod
+    def of_tensors(cls, shape: TinyShape, tensors: Mapping[str, Tensor]) -> "Body":
+        """The body whose weights these are, named as `TinyPolicy.save` names them; not copied."""
+        blocks = [tensors[f"blocks.{i}"] for i in range(4 * shape.layers)]
+        return cls(
+            shape=shape,
+            embedding=tensors["embedding"],
+            position=tensors["position"],
+            layers=by_layer(blocks),
+        )
+
+    def hidden(
+        self, tokens: Int[Tensor, "batch time"], decoder: Decoder | None = None
+    ) -> Float[Tensor, "batch time width"]:
+        """Last-layer states after the final norm; a `decoder` is told keys and values."""
+        batch, time = tokens.shape
+        heads, width = self.shape.heads, self.shape.width
+        x = F.embedding(tokens, self.embedding) + self.position[:time]
+        for layer, (attend, merge, up, down) in enumerate(self.layers):
+            mixed = F.linear(norm(x), attend).view(batch, time, 3, heads, width // heads)
+            query, key, value = mixed.permute(2, 0, 3, 1, 4)
+            if decoder is not None:
+                decoder.layers[layer].keep(key, value)
+            attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = x + F.linear(attended.transpose(1, 2).reshape(batch, time, width), merge)
+            x = x + F.linear(F.silu(F.linear(norm(x), up)), down)
+        return norm(x)
+
+    def decoder(self, seen: Int[Tensor, "batch seen"], time: int) -> Decoder:
+        """What goes on after `seen`, up to `time` positions in all."""
+        decoder = Decoder(self.layers, self.shape.heads, len(seen), time)
+        if seen.shape[1]:
+            self.hidden(seen, decoder)
+        return decoder
+
+
+def by_layer(blocks: Sequence[Tensor]) -> list[Weights]:
+    """Attend, merge, up and down of each layer, out of all of them in a row."""
+    each = [tuple(blocks[i : i + 4]) for i in range(0, len(blocks), 4)]
+    return cast(list[Weights], each)
+
+
 class TinyPolicy(nn.Module):
     """A `Policy` in pure torch, sampled exactly."""
 
@@ -77,20 +128,18 @@ class TinyPolicy(nn.Module):
         self.blocks = nn.ParameterList(nn.Parameter(b, requires_grad=trained) for b in blocks)
         self.head = nn.Parameter(head, requires_grad=trained)
         # nn.ParameterList costs more to walk than a decoding step to compute: walk it once.
-        each = [tuple(self.blocks[i : i + 4]) for i in range(0, 4 * shape.layers, 4)]
-        self._weights = cast(list[Weights], each)
+        layers = by_layer(list(self.blocks))
+        self.body = Body(
+            shape=shape, embedding=self.embedding, position=self.position, layers=layers
+        )
 
     @classmethod
     def of_tensors(cls, shape: TinyShape, tensors: Mapping[str, Tensor]) -> "TinyPolicy":
-        """The model whose weights these are, named as `save` names them; not copied, not trained.
-
-        Without a `head` it is a body, good for `hidden` alone.
-        """
+        """The model whose weights these are, as `save` names them; not copied, not trained."""
         model = cls.__new__(cls)
-        embedding = tensors["embedding"]
         blocks = [tensors[f"blocks.{i}"] for i in range(4 * shape.layers)]
-        head = tensors.get("head", embedding.new_empty(0, shape.width))
-        model._take(shape, embedding, tensors["position"], blocks, head, trained=False)
+        embedding, position, head = tensors["embedding"], tensors["position"], tensors["head"]
+        model._take(shape, embedding, position, blocks, head, trained=False)
         return model
 
     @property
@@ -101,28 +150,7 @@ class TinyPolicy(nn.Module):
 
     def hidden(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time width"]:
         """Last-layer states after the final norm: exactly what the head sees."""
-        return self._states(tokens)
-
-    def _states(self, tokens: Tensor, decoder: Decoder | None = None) -> Tensor:
-        batch, time = tokens.shape
-        heads, width = self.shape.heads, self.shape.width
-        x = F.embedding(tokens, self.embedding) + self.position[:time]
-        for layer, (attend, merge, up, down) in enumerate(self._weights):
-            mixed = F.linear(norm(x), attend).view(batch, time, 3, heads, width // heads)
-            query, key, value = mixed.permute(2, 0, 3, 1, 4)
-            if decoder is not None:
-                decoder.layers[layer].keep(key, value)
-            attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-            x = x + F.linear(attended.transpose(1, 2).reshape(batch, time, width), merge)
-            x = x + F.linear(F.silu(F.linear(norm(x), up)), down)
-        return norm(x)
-
-    def decoder(self, seen: Int[Tensor, "batch seen"], time: int) -> Decoder:
-        """What goes on after `seen`, up to `time` positions in all."""
-        decoder = Decoder(self._weights, self.shape.heads, len(seen), time)
-        if seen.shape[1]:
-            self._states(seen, decoder)
-        return decoder
+        return self.body.hidden(tokens)
 
     def sample(
         self,
@@ -149,7 +177,7 @@ class TinyPolicy(nn.Module):
         new, drawn = prompts[:, -1], []
         with torch.inference_mode():
             head, places = self.head.T / temperature, self.position.unbind()
-            decoder = self.decoder(prompts[:, :-1], time=start + completion_tokens)
+            decoder = self.body.decoder(prompts[:, :-1], time=start + completion_tokens)
             for t, (of_step, shift) in enumerate(zip(logits, noise, strict=True), start - 1):
                 x = F.embedding(new, self.embedding).add_(places[t])
                 torch.mm(decoder.step(x, t), head, out=of_step)

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from harness.models.policy import Policy
-from harness.models.tiny import TinyPolicy, TinyShape
+from harness.models.tiny import Body, TinyPolicy, TinyShape
 
 HEAD = "head"
 
@@ -50,9 +50,9 @@ class TeacherFile:
             stamp=stamp,
         )
 
-    def body(self) -> Policy:
-        """All but the head: good for `hidden` alone."""
-        return TinyPolicy.of_tensors(self.shape, self._read(lambda name: name != HEAD))
+    def body(self) -> Body:
+        """All but the head."""
+        return Body.of_tensors(self.shape, self._read(lambda name: name != HEAD))
 
     def head(self) -> Float[Tensor, "vocab width"]:
         """The head alone."""

@@ -1,6 +1,6 @@
 """What does a batch of rollouts cost under a divergence, a support and weighted teachers?"""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
@@ -62,7 +62,7 @@ class Objective:
         for visit in store.visits(weights):
             part = states.detach()[visit.rows].requires_grad_()
             with store.operands(visit.teacher, visit.rows, visit.following) as teacher:
-                loss = self._turn(student.head, part, teacher, _rows(rollouts, visit), visit)
+                loss = self._turn(student.head, part, teacher, rollouts.rows(visit.rows), visit)
             (loss / tokens).backward()
             assert part.grad is not None
             gradient[visit.rows] += part.grad
@@ -128,12 +128,3 @@ class Objective:
             temperature=self.config.temperature,
         )
         return torch.zeros(counted.shape).masked_scatter(counted, values)
-
-
-def _rows(rollouts: Rollouts, visit: Visit) -> Rollouts:
-    return replace(
-        rollouts,
-        tokens=rollouts.tokens[visit.rows],
-        is_completion=rollouts.is_completion[visit.rows],
-        behaviour_log_probability=rollouts.behaviour_log_probability[visit.rows],
-    )

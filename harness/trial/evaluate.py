@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from harness.domains.base import Domain, Split, stream
-from harness.models.policy import Policy
+from harness.models.policy import Policy, Rollouts
 from opd_kernels import forward_kl, reverse_kl
 
 Metrics = dict[str, dict[str, float | None]]
@@ -42,9 +42,10 @@ def evaluate(
     Items and rollout noise depend on `seed` alone, so that arms share them.
     """
     per_domain: dict[str, dict[str, float]] = {}
-    for student, domain, teacher in zip(students, domains, teachers, strict=True):
+    drawn = own_samples(students, domains, sequences=sequences, split=split, seed=seed)
+    for student, domain, teacher, own in zip(students, domains, teachers, drawn, strict=True):
         values = held_out(student, domain, sequences=sequences, split=split, seed=seed)
-        values |= own_samples(student, domain, teacher, sequences=sequences, split=split, seed=seed)
+        values |= free_running(student, domain, teacher, own)
         if "source_forward_kl_nats" in values:
             both = values["source_forward_kl_nats"] + values["source_reverse_kl_nats"]
             values["symmetric_kl_nats"] = both / 2
@@ -73,24 +74,42 @@ def held_out(
     return values
 
 
-@torch.no_grad()
 def own_samples(
-    student: Policy,
-    domain: Domain,
-    teacher: Policy,
+    students: Sequence[Policy],
+    domains: Sequence[Domain],
     *,
     sequences: int,
     split: Split,
     seed: int,
-) -> dict[str, float]:
-    """What is seen on the student's free-running completions of the domain's prompts."""
-    generator = stream(seed, f"own samples/{domain.name}")
-    rollouts = student.sample(
-        domain.prompts(sequences, split, generator),
-        domain.sequence_tokens - domain.prompt_tokens,
-        generator,
-        end_token=domain.end_token,
+) -> list[Rollouts]:
+    """For every domain the completions of its prompts by its student.
+
+    Who answers several domains does so in one batch, and whoever answers has the same noise.
+    """
+    prompts = torch.cat(
+        [d.prompts(sequences, split, stream(seed, f"own samples/{d.name}")) for d in domains]
     )
+    first = domains[0]
+    answers = {
+        id(student): student.sample(
+            prompts,
+            first.sequence_tokens - first.prompt_tokens,
+            stream(seed, "own samples"),
+            end_token=first.end_token,
+        )
+        for student in {id(student): student for student in students}.values()
+    }
+    return [
+        answers[id(student)].rows(slice(start, start + sequences))
+        for student, start in zip(students, range(0, len(prompts), sequences), strict=True)
+    ]
+
+
+@torch.no_grad()
+def free_running(
+    student: Policy, domain: Domain, teacher: Policy, rollouts: Rollouts
+) -> dict[str, float]:
+    """What is seen on the student's own completions of a domain's prompts."""
     counted = rollouts.is_completion[:, 1:]
     drawn = rollouts.tokens[:, 1:][counted][:, None]
     mine = _log_probabilities(student, rollouts.tokens, counted)

@@ -33,7 +33,7 @@ def log_probability(model: TinyPolicy, rows: torch.Tensor) -> torch.Tensor:
 def test_cached_states_agree_with_uncached(seen: int) -> None:
     model, rows = policy(), tokens()
     with torch.inference_mode():
-        decoder = model.decoder(rows[:, :seen], time=TIME)
+        decoder = model.body.decoder(rows[:, :seen], time=TIME)
         steps = [
             decoder.step(model.embedding[rows[:, t]] + model.position[t], t)
             for t in range(seen, TIME)

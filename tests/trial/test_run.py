@@ -61,8 +61,11 @@ def test_the_specialists_row_is_the_teachers_themselves(tmp_path: Path) -> None:
     config = replace(SMALL, method=Keep(model="specialists"), specialist=on_as_many)
     outcome = run_trial(config, 0, tmp_path)
     assert outcome.metrics["teacher_reverse_kl_nats"]["macro"] == pytest.approx(0, abs=1e-6)
-    for metric, values in outcome.metrics.items():
-        assert outcome.facts[f"teacher.{metric}"] == pytest.approx(values["macro"])
+    for metric in ("cross_entropy_nats", "source_forward_kl_nats"):
+        value = outcome.metrics[metric]["macro"]
+        assert outcome.facts[f"teacher.{metric}"] == pytest.approx(value)
+    for metric, values in outcome.metrics.items():  # alone, their samples have other noise
+        assert outcome.facts[f"teacher.{metric}"] == pytest.approx(values["macro"], rel=0.05)
 
 
 def test_macro_is_the_mean_over_domains(tmp_path: Path) -> None:
