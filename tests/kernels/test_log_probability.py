@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from opd_kernels import linear_log_normalizer, linear_log_probability, log_probability
+from tests.kernels.cases import operands
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
@@ -31,3 +32,30 @@ def test_against_the_definition_in_float64(
 def test_a_temperature_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="temperature must be positive, got 0"):
         linear_log_normalizer(torch.zeros(1, 2), torch.zeros(3, 2), temperature=0.0)
+
+
+def test_log_probability_in_chunks() -> None:
+    hidden, head, _ = operands(600, 12, 12, 7000, dtype=torch.float32)
+    tokens = torch.arange(600)
+    actual = linear_log_probability(hidden, head, tokens)
+    expected = (hidden @ head.T).log_softmax(-1)[tokens, tokens]
+    torch.testing.assert_close(actual, expected)
+    weights = torch.linspace(-1, 1, 600)
+    for a, b in zip(
+        torch.autograd.grad(actual, (hidden, head), weights),
+        torch.autograd.grad(expected, (hidden, head), weights),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+
+
+def test_log_probability_of_given_tokens() -> None:
+    hidden, head, _ = operands(6, 5, 4, 13, dtype=torch.float64)
+    tokens = torch.arange(6)
+    actual = linear_log_probability(hidden, head, tokens, temperature=0.7)
+    expected = (hidden @ head.T / 0.7).log_softmax(-1)[torch.arange(6), tokens]
+    torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(actual.sum(), (hidden, head)),
+        torch.autograd.grad(expected.sum(), (hidden, head)),
+    )

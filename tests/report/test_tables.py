@@ -1,24 +1,21 @@
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.report.digits import decimals, number, probability
 from harness.report.factor_tables import break_even_table
 from harness.report.outcomes import worlds
 from harness.report.render import Cell, Number, Table, to_csv, to_markdown
 from harness.report.side_tables import control_table
 from harness.report.tables import main_table
-from harness.report.write import tables, write_tables
+from harness.report.write import tables
 from harness.training.config import Keep
-from harness.trial.record import TrialRecord, append_records
+from harness.trial.record import TrialRecord
 from tests.report.synthetic import BASE as CONFIG
 from tests.report.synthetic import (
     ENVIRONMENT,
     NASTY,
     ablation,
-    factorial_ablation,
     gap_ablation,
     records,
     varied,
@@ -221,31 +218,6 @@ def test_paired_arms_stand_against_their_own_controls() -> None:
     assert [shown(row[0]) for row in curve.rows] == ["data", "width"]
 
 
-def test_files_are_the_same_bytes_again(tmp_path: Path) -> None:
-    made = factorial_ablation()
-    append_records(tmp_path / "runs" / f"{made.name}.jsonl", records(made, {}))
-    paths = write_tables(made, tmp_path)
-    assert sorted(path.name for path in paths) == sorted(
-        f"design_search{part}.{kind}" for part in ("", ".anova") for kind in ("md", "tex", "csv")
-    )
-    first = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in write_tables(made, tmp_path)] == first
-    for content in first:
-        assert not re.search(rb"\b(nan|NaN|inf)\b", content)
-
-
-def test_p_is_never_printed_as_zero() -> None:
-    assert probability(1e-9) == "<0.001"
-    assert probability(0.0004) == "<0.001"
-    assert probability(0.0016) == Number("0.002")
-
-
-def test_digits_follow_the_standard_error() -> None:
-    assert [decimals(error) for error in (0.0123, 0.5, 25.0, 0.0)] == [3, 2, 0, 4]
-    assert number(-0.00001, 3) == Number("0.000")
-    assert number(1.23e-200, 201) == Number("1.23e-200")
-
-
 @pytest.mark.parametrize("absent", ["SFT (flops)", "reverse KL", "SFT (tokens)"])
 def test_a_study_half_run_renders(absent: str) -> None:
     made = ablation(varied(3))
@@ -264,7 +236,3 @@ def test_a_world_in_which_all_diverged_renders() -> None:
     text = to_markdown(tables(ablation(varied(3)), lost), "Q?")
     assert "no pair of finished seeds" in text
     assert "all diverged" in text
-
-
-def test_no_records_write_no_files(tmp_path: Path) -> None:
-    assert write_tables(ablation(varied(2)), tmp_path) == []
