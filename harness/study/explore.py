@@ -7,7 +7,7 @@ of workers, goes on where it stopped, and ablations that search the same share e
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import optuna
 from optuna.trial import Trial, TrialState
@@ -96,7 +96,10 @@ def _point(search: Search, values: Values, known: Lookup) -> Point:
     where = Where(
         ablation=EXPLORE, world=search.world, arm=search.key, profile=search.profile, split="tuning"
     )
-    cells = seed_cells(where, with_values(search.representative, values), search.seeds)
+    config = with_values(search.representative, values)
+    # A trial is judged by its end alone.
+    config = replace(config, evaluation=replace(config.evaluation, curve_points=0))
+    cells = seed_cells(where, config, search.seeds)
     scores = [_score(search, known(cell.digest)) for cell in cells]
     return Point(values=values, cells=tuple(cells), scores=tuple(scores))
 

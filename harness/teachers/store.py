@@ -202,8 +202,7 @@ class TeacherStore:
         self._coming = None
         if self.caching.prefetch and following is not None:
             self._count_head(following)
-            # Mapping alone reads nothing: the copy is what brings the pages in.
-            self._coming = following, self._reader.submit(self.files[following].head().clone)
+            self._coming = following, self._reader.submit(self.files[following].head)
         yield head
         self.counters.hold(-self.files[teacher].head_bytes, heads=-1)
 

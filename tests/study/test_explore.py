@@ -51,6 +51,7 @@ def run_through(
         rounds.append([])
         for cell in found.cells:
             rate = cell.config["method"]["optimization"]["learning_rate"]
+            assert cell.config["evaluation"]["curve_points"] == 0
             assert cell.digest not in results
             results[cell.digest] = outcome(rate, cell.seed)
             rounds[-1].append((rate, cell.seed))

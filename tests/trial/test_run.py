@@ -43,6 +43,13 @@ def test_every_arm_starts_from_the_same_base(tmp_path: Path) -> None:
     assert len(set(starts)) == 1
 
 
+def test_no_points_no_curve_and_the_same_end(tmp_path: Path) -> None:
+    without = replace(SMALL, evaluation=replace(SMALL.evaluation, curve_points=0))
+    bare, whole = (run_trial(config, 0, tmp_path) for config in (without, SMALL))
+    assert bare.curve["evaluation"] == {}
+    assert bare.metrics == whole.metrics
+
+
 @pytest.mark.parametrize("match", SFT_CONTROLS)
 def test_matched_control_is_within_two_percent(match: str, tmp_path: Path) -> None:
     base = replace(SMALL, method=replace(distillation(SMALL), steps=60))
