@@ -41,10 +41,7 @@ class Specialist:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How much is measured: sequences per domain, at the end and at points of the curve.
-
-    A curve of n points has the start besides; one of none has nothing.
-    """
+    """How many sequences per domain, at the end and at points of the curve (0: no curve)."""
 
     sequences: int = 128
     curve_sequences: int = 32

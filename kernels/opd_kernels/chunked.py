@@ -114,7 +114,7 @@ def _chunk(
         rows[0](problem, student, teacher, student, coefficient, measured, columns)
     else:
         _sum_of_singles(problem, buffers, coefficient, measured, columns, rows[0])
-    if coefficient is not None:
+    if coefficient is not None and scale != 1.0:
         student *= scale
     return columns
 

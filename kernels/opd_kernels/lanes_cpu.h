@@ -1,4 +1,4 @@
-// How is a vector of tokens computed with? Sixteen float lanes, exp and log, for any instruction set.
+// How is a vector of tokens computed with? As many float lanes as a register has, exp and log.
 
 #pragma once
 
@@ -12,10 +12,14 @@ namespace {
 using c10::BFloat16;
 
 #define INLINE inline __attribute__((always_inline))
-constexpr int64_t kLanes = 16;
-typedef float F __attribute__((vector_size(64)));
-typedef int32_t I __attribute__((vector_size(64)));
-typedef uint16_t H __attribute__((vector_size(32)));
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kAtOnce = 4;  // vectors whose sums stay in registers, of which it has 32
+#else
+constexpr int kLanes = 8, kAtOnce = 2;  // 16 registers; where they are narrower, two stand for one
+#endif
+typedef float F __attribute__((vector_size(4 * kLanes)));
+typedef int32_t I __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t H __attribute__((vector_size(2 * kLanes)));
 
 INLINE F load(const float* p) { F v; std::memcpy(&v, p, sizeof v); return v; }
 INLINE void store(float* p, F v) { std::memcpy(p, &v, sizeof v); }

@@ -121,7 +121,8 @@ bool first_sweep(Chunk& c, Sums& total) {
       infinite[thread] = 1;
     };
     int64_t j = 0;
-    for (; j + 4 * kLanes <= n; j += 4 * kLanes) take(std::integral_constant<int, 4>(), j);
+    for (; j + kAtOnce * kLanes <= n; j += kAtOnce * kLanes)
+      take(std::integral_constant<int, kAtOnce>(), j);
     for (; j < n; j += kLanes) take(std::integral_constant<int, 1>(), j);
   });
   for (Sums& part : parts) merge(total, part);
@@ -168,8 +169,8 @@ void last_sweep(Chunk& c, const Columns& columns) {
   for_tiles(c.heads[0].size(0), [&](int64_t row, int64_t rows, int) {
     float *s = c.student.data_ptr<float>() + row * ld, *z = c.teacher.data_ptr<float>() + row * ld;
     int64_t j = 0;
-    for (; j + 4 * kLanes <= n; j += 4 * kLanes)
-      differentiate<T, K, 4, Safe>(s, z, rows, ld, j, w, columns);
+    for (; j + kAtOnce * kLanes <= n; j += kAtOnce * kLanes)
+      differentiate<T, K, kAtOnce, Safe>(s, z, rows, ld, j, w, columns);
     for (; j < n; j += kLanes) differentiate<T, K, 1, Safe>(s, z, rows, ld, j, w, columns);
     if (!c.head_gradient) return;
     const int64_t width = c.head_gradient->size(1), pitch = ld * sizeof(float) / sizeof(T);
