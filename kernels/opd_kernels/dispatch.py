@@ -26,7 +26,7 @@ def choose(problem: Problem, implementation: Implementation) -> tuple[str, Run |
         return "reference", None
     if implementation in ("auto", "cpu"):
         reason = row_cpu.fits(problem)
-        if reason is None and (implementation == "cpu" or row_cpu.pays(problem)):
+        if reason is None and (implementation == "cpu" or row_cpu.pays()):
             return "cpu", row_cpu.run
         if implementation == "cpu":
             raise ValueError(f"implementation cpu does not fit: {reason}")

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <c10/util/BFloat16.h>
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
 
 #include <cstdint>
 #include <cstring>
@@ -28,12 +31,18 @@ INLINE void store(BFloat16* p, F v) {  // to nearest, ties away from zero
   const H half = __builtin_convertvector(bits, H);
   std::memcpy(p, &half, sizeof half);
 }
-INLINE F splat(float x) { return F{} + x; }
+INLINE F splat(float x) { return x - F{}; }  // x + 0 would not be x where x is -0
+#ifdef __AVX512F__
+INLINE F larger(F a, F b) { return _mm512_max_ps(a, b); }
+#elif defined(__AVX__)
+INLINE F larger(F a, F b) { return _mm256_max_ps(a, b); }
+#else
 INLINE F larger(F a, F b) { return a > b ? a : b; }
+#endif  // b where one is NaN: a compiler makes two instructions of it
 INLINE F smaller(F a, F b) { return a < b ? a : b; }
 
 // exp on [-87, 88], relative error 2e-7 near 0; below, exp(-87) = 1.6e-38. NaN stays NaN.
-INLINE F clamped(F x) { return x < -87.f ? splat(-87.f) : x; }
+INLINE F clamped(F x) { return larger(splat(-87.f), x); }
 INLINE F exponential(F clamped_x) {
   const F shifted = clamped_x * 1.44269504088896f + 12582912.f;
   // `shifted` holds the rounded integer in its low bits.

@@ -129,10 +129,12 @@ def _problem(
             f"unequal vocabularies: softmax over the {vocab} common ids only", stacklevel=3
         )
     keep = None if mask is None else mask.nonzero().flatten()
+    if len(student_head) > vocab:  # the gradient of a slice is a copy of the head's
+        student_head = student_head[:vocab]
     return (
         Problem(
             student_hidden=student_hidden if keep is None else student_hidden.index_select(0, keep),
-            student_head=student_head[:vocab],
+            student_head=student_head,
             teachers=tuple(_slice(teacher, keep, vocab) for teacher in teachers),
             divergence=divergence,
             support=support,

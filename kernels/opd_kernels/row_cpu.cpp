@@ -6,73 +6,38 @@
 // its contribution to the softmax statistics is taken (a running maximum, as in online softmax,
 // Milakov & Gimelshein 2018, 1805.02867). A second sweep turns tiles into gradients, in place, and
 // multiplies them into the head's gradient. bf16 products accumulate and arrive in float32.
+// T is the type of the operands, Factor<T> that in which they are multiplied.
 
 #include <ATen/Parallel.h>
-#include <ATen/native/CPUBlas.h>
 #include <torch/extension.h>
 
 #include <optional>
 
+#include "products_cpu.h"
 #include "rows_cpu.h"
 
 namespace {
 
-using at::Tensor;
 using Maybe = std::optional<Tensor>;
 
-constexpr int64_t kTileRows = 64;
-constexpr int64_t kProductDepth = 1024;  // of B, so that its panel stays in cache
+struct Scratch {  // of one thread
+  std::vector<float> scaled, wide;
+};
 
-// C (+)= A B. `ldb` counts columns; a bf16 B holds pairs of its rows interleaved (VNNI).
-template <typename T>
-void product(const T* a, int64_t lda, const T* b, int64_t ldb, float* c, int64_t ldc, int64_t m,
-             int64_t n, int64_t k, bool add) {
-  for (int64_t at = 0; at < k; at += kProductDepth)
-    at::native::cpublas::brgemm(m, n, std::min(kProductDepth, k - at), lda, ldb, ldc, add || at > 0,
-                                a + at, b + at * ldb, c, std::is_same_v<T, BFloat16>);
-}
-
-// hidden^T [width, tokens] as the right factor of a product; missing tokens up to `n` are zero.
-template <typename T>
-Tensor pack_transposed(const Tensor& hidden, int64_t n) {
-  constexpr int64_t pair = sizeof(float) / sizeof(T);  // bf16: two rows of the factor interleaved
-  const int64_t tokens = hidden.size(0), pairs = hidden.size(1) / pair, stride = hidden.stride(0);
-  Tensor packed = n > tokens ? at::zeros({pairs, n, pair}, hidden.options())
-                             : at::empty({pairs, n, pair}, hidden.options());
-  const T* from = hidden.const_data_ptr<T>();
-  T* to = packed.mutable_data_ptr<T>();
-  for (int64_t i = 0; i < pairs; i++)
-    for (int64_t j = 0; j < tokens; j++)
-      std::memcpy(to + (i * n + j) * pair, from + j * stride + i * pair, sizeof(float));
-  return packed;
-}
-
-// hidden [tokens, width] as the right factor of a product over tokens, padded likewise.
-template <typename T>
-Tensor pack_plain(const Tensor& hidden, int64_t n) {
-  constexpr int64_t pair = sizeof(float) / sizeof(T);
-  const int64_t tokens = hidden.size(0), width = hidden.size(1), stride = hidden.stride(0);
-  Tensor packed = at::zeros({n / pair, width, pair}, hidden.options());
-  const T* from = hidden.const_data_ptr<T>();
-  T* to = packed.mutable_data_ptr<T>();
-  for (int64_t j = 0; j < tokens; j++)
-    for (int64_t i = 0; i < width; i++)
-      to[(j / pair * width + i) * pair + j % pair] = from[j * stride + i];
-  return packed;
-}
-
-// C (+)= scale * (head rows) B, the scale per token.
+// C [rows, n] (+)= scale * (head rows) B, the scale per token.
 template <typename T>
 void scaled_product(const Tensor& head, const Tensor& packed, const Maybe& scale, int64_t row,
-                    int64_t rows, float* c, int64_t ld, float* scratch, bool add) {
-  const int64_t n = packed.size(1), k = head.size(1);
-  product<T>(head.const_data_ptr<T>() + row * head.stride(0), head.stride(0),
-             packed.const_data_ptr<T>(), n, scale ? scratch : c, ld, rows, n, k, add && !scale);
+                    int64_t rows, float* c, int64_t ld, int64_t n, Scratch& scratch, bool add) {
+  const int64_t k = head.size(1), pitch = head.stride(0);
+  const auto* a = left_factor(head.const_data_ptr<T>() + row * pitch, rows, k, pitch, scratch.wide);
+  if (scale) scratch.scaled.resize(rows * ld);
+  product(a, scratch.wide.empty() ? pitch : k, packed.const_data_ptr<Factor<T>>(),
+          scale ? scratch.scaled.data() : c, ld, rows, n, k, add && !scale);
   if (!scale) return;
   const float* factor = scale->const_data_ptr<float>();
   for (int64_t r = 0; r < rows; r++)
     for (int64_t j = 0; j < n; j += kLanes) {
-      const F scaled = load(factor + j) * load(scratch + r * ld + j);
+      const F scaled = load(factor + j) * load(scratch.scaled.data() + r * ld + j);
       store(c + r * ld + j, add ? load(c + r * ld + j) + scaled : scaled);
     }
 }
@@ -107,12 +72,12 @@ bool first_sweep(Chunk& c, Sums& total) {
   const bool teacher_sum = !c.normalizer.has_value();
   std::vector<Sums> parts(threads, Sums(n));
   std::vector<char> infinite(threads, 0);
-  std::vector<std::vector<float>> scratch(threads, std::vector<float>(kTileRows * ld));
+  std::vector<Scratch> scratch(threads);
   for_tiles(c.heads[0].size(0), [&](int64_t row, int64_t rows, int thread) {
     float *st = s + row * ld, *zt = z + row * ld;
     for (size_t k = 0; k < c.heads.size(); k++)
-      scaled_product<T>(c.heads[k], c.packed[k], c.scales[k], row, rows, k ? zt : st, ld,
-                        scratch[thread].data(), k > 1);
+      scaled_product<T>(c.heads[k], c.packed[k], c.scales[k], row, rows, k ? zt : st, ld, n,
+                        scratch[thread], k > 1);
     auto take = [&](auto vectors, int64_t j) {
       constexpr int V = decltype(vectors)::value;
       Sums& sums = parts[thread];
@@ -164,24 +129,25 @@ void second_sweep(Chunk& c, Columns& columns) {
 
 template <typename T, int K, bool Safe>
 void last_sweep(Chunk& c, const Columns& columns) {
+  using P = Factor<T>;
   const int64_t n = c.measured.size(1), ld = c.student.stride(0);
   const float* w = c.weight.const_data_ptr<float>();
   for_tiles(c.heads[0].size(0), [&](int64_t row, int64_t rows, int) {
     float *s = c.student.data_ptr<float>() + row * ld, *z = c.teacher.data_ptr<float>() + row * ld;
     int64_t j = 0;
     for (; j + kAtOnce * kLanes <= n; j += kAtOnce * kLanes)
-      differentiate<T, K, kAtOnce, Safe>(s, z, rows, ld, j, w, columns);
-    for (; j < n; j += kLanes) differentiate<T, K, 1, Safe>(s, z, rows, ld, j, w, columns);
+      differentiate<P, K, kAtOnce, Safe>(s, z, rows, ld, j, w, columns);
+    for (; j < n; j += kLanes) differentiate<P, K, 1, Safe>(s, z, rows, ld, j, w, columns);
     if (!c.head_gradient) return;
-    const int64_t width = c.head_gradient->size(1), pitch = ld * sizeof(float) / sizeof(T);
-    const T *gradient = reinterpret_cast<T*>(s), *hidden = c.hidden->const_data_ptr<T>();
+    const int64_t width = c.head_gradient->size(1), pitch = ld * sizeof(float) / sizeof(P);
+    const P *gradient = reinterpret_cast<P*>(s), *hidden = c.hidden->const_data_ptr<P>();
     if (c.head_gradient->scalar_type() == at::kFloat) {
       float* to = c.head_gradient->mutable_data_ptr<float>() + row * width;
-      product<T>(gradient, pitch, hidden, width, to, width, rows, width, n, true);
+      product(gradient, pitch, hidden, to, width, rows, width, n, true);
       return;
     }
     std::vector<float> scratch(rows * width);  // rounded once per chunk
-    product<T>(gradient, pitch, hidden, width, scratch.data(), width, rows, width, n, false);
+    product(gradient, pitch, hidden, scratch.data(), width, rows, width, n, false);
     BFloat16* to = c.head_gradient->mutable_data_ptr<BFloat16>() + row * width;
     for (int64_t i = 0; i < rows * width; i++) to[i] = (float)to[i] + scratch[i];
   });
@@ -203,7 +169,26 @@ void run(Chunk& c) {
   }
   if (c.coefficient && infinite) last_sweep<T, K, true>(c, columns);
   if (c.coefficient && !infinite) last_sweep<T, K, false>(c, columns);
-  at::native::cpublas::brgemm_release(std::is_same_v<T, BFloat16>);
+  release<T>();
+}
+
+// The states' gradient [tokens, width], out of that in the logits, which lies in `student`.
+template <typename T>
+void back(Tensor out, const Tensor& student, const Tensor& head) {
+  using P = Factor<T>;
+  const Tensor logits = std::is_same_v<P, float> ? student : student.view(at::kBFloat16);
+  const Tensor gradient = logits.slice(1, 0, out.size(0)).t();
+  if (std::is_same_v<T, P>) {
+    at::mm_out(out, gradient, head);
+    return;
+  }
+  constexpr int64_t at_once = 1024;  // rows of the head, widened
+  Tensor sum = at::zeros(out.sizes(), student.options());
+  for (int64_t row = 0; row < head.size(0); row += at_once) {
+    const int64_t end = std::min(row + at_once, head.size(0));
+    sum.addmm_(gradient.slice(1, row, end), head.slice(0, row, end).to(at::kFloat));
+  }
+  out.copy_(sum);
 }
 
 Maybe padded(const Maybe& values, int64_t from, int64_t to, int64_t n) {
@@ -213,7 +198,7 @@ Maybe padded(const Maybe& values, int64_t from, int64_t to, int64_t n) {
   return part;
 }
 
-// All tokens, `size` (a multiple of the lanes) at a time. `heads`, `states` and `scales` (per token,
+// All tokens, `size` (a multiple of `kUnit`) at a time. `heads`, `states` and `scales` (per token,
 // where not folded into the states) are the student's, then the teachers'; `hidden` is the student's
 // without a scale. `measured` [4, tokens]:
 // divergence, student entropy, cross-entropy, agreement. Gradients are those of
@@ -224,7 +209,7 @@ void divergence(std::vector<Tensor> heads, Tensor hidden, std::vector<Tensor> st
   const bool half = heads[0].scalar_type() == at::kBFloat16;
   const int64_t tokens = states[0].size(0), vocab = heads[0].size(0);
   // The pitch is off a power of two: rows of a tile must not share cache sets.
-  const Tensor student = at::empty({vocab, size + kLanes}, weight.options());
+  const Tensor student = at::empty({vocab, size + kUnit}, weight.options());
   const Tensor teacher = at::empty_like(student);
   auto pick = [&](auto type, Chunk& c) {
     using T = decltype(type);
@@ -239,7 +224,7 @@ void divergence(std::vector<Tensor> heads, Tensor hidden, std::vector<Tensor> st
     TORCH_CHECK_VALUE(false, "kind must be in [0, 5], got ", kind);
   };
   for (int64_t from = 0; from < tokens; from += size) {
-    const int64_t to = std::min(from + size, tokens), n = (to - from + kLanes - 1) / kLanes * kLanes;
+    const int64_t to = std::min(from + size, tokens), n = (to - from + kUnit - 1) / kUnit * kUnit;
     auto part = [&](const Tensor& x) { return x.slice(0, from, to); };
     Chunk c{heads, {}, {}, student.slice(1, 0, n), teacher.slice(1, 0, n),
             *padded(weight, from, to, n), padded(normalizer, from, to, n), (float)parameter,
@@ -254,9 +239,8 @@ void divergence(std::vector<Tensor> heads, Tensor hidden, std::vector<Tensor> st
     half ? pick(BFloat16{}, c) : pick(float{}, c);
     measured.slice(1, from, to).copy_(c.measured.slice(1, 0, to - from));
     if (!hidden_gradient) continue;
-    const Tensor logits = half ? student.view(at::kBFloat16) : student;
     Tensor out = part(*hidden_gradient);
-    at::mm_out(out, logits.slice(1, 0, to - from).t(), heads[0]);
+    half ? back<BFloat16>(out, student, heads[0]) : back<float>(out, student, heads[0]);
   }
 }
 

@@ -23,7 +23,10 @@ from opd_kernels.row_eager import MEASURED
 from opd_kernels.supports import FullVocab
 
 LOG = logging.getLogger("opd_kernels")
-SOURCES = tuple(Path(__file__).with_name(n) for n in ("row_cpu.cpp", "rows_cpu.h", "lanes_cpu.h"))
+SOURCES = tuple(
+    Path(__file__).with_name(n)
+    for n in ("row_cpu.cpp", "rows_cpu.h", "lanes_cpu.h", "products_cpu.h")
+)
 # By capability, not -march=native: the cache may lie on a disk that other machines share.
 FLAGS = {
     "AVX512": ("-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma"),
@@ -37,9 +40,8 @@ KINDS = (
     "skew_reverse_kl",
     "total_variation",
 )
-LANES = 16
-NARROW_WIDTH = 384
-"""Without AVX-512 wider products are quicker in PyTorch, by more than the fused rows save."""
+UNIT = 16
+"""Tokens are padded to a multiple of it, as in products_cpu.h."""
 
 
 def fits(problem: Problem) -> str | None:
@@ -62,19 +64,19 @@ def fits(problem: Problem) -> str | None:
     return unavailable(operands[0].dtype)
 
 
-def pays(problem: Problem) -> bool:
+def pays() -> bool:
     """Whether this path, where it fits, is quicker than `chunked` (kernels/README.md)."""
-    return _capability() == "AVX512" or problem.student_hidden.shape[1] <= NARROW_WIDTH
+    return _capability() in FLAGS
 
 
 @lru_cache
 def unavailable(dtype: torch.dtype) -> str | None:
     """None where the extension builds and multiplies in `dtype`, else why not; warns once."""
     try:
-        one = torch.ones(LANES, 2, dtype=dtype)
+        one = torch.ones(UNIT, 2, dtype=dtype)
         extension().divergence(
-            [one, one], one, [one, one], [None, None], torch.ones(LANES), None, 0, 0.0, None, None,
-            None, LANES, torch.empty(4, LANES),
+            [one, one], one, [one, one], [None, None], torch.ones(UNIT), None, 0, 0.0, None, None,
+            None, UNIT, torch.empty(4, UNIT),
         )  # fmt: skip
     except Exception as reason:  # a missing compiler, a failed build, a CPU without the product
         LOG.warning("no C++ kernels for %s (%s): the portable path is used", dtype, _line(reason))
@@ -129,7 +131,7 @@ def run(
     heads = [_rows(problem.student_head), *(_rows(teacher.head) for teacher in teachers)]
     tokens, vocab = len(hidden), len(heads[0])
     size = chunk_tokens or default_chunk(hidden)
-    size = -(-min(max(tokens, 1), size) // LANES) * LANES
+    size = -(-min(max(tokens, 1), size) // UNIT) * UNIT
     single = len(teachers) == 1  # its weight acts on the result, not on its logits
     one = torch.ones(tokens)
     weights = [one if t.weights is None else t.weights.float() for t in teachers]

@@ -23,6 +23,12 @@ def test_full_vocabulary(implementation: str, name: str, tokens: int, vocab: int
 
 
 @pytest.mark.parametrize("implementation", FUSED)
+def test_states_and_chunks_deeper_than_a_panel_of_the_product(implementation: str) -> None:
+    hidden, head, teacher = operands(300, 1100, 20, 130, dtype=torch.float32)
+    assert_same(hidden, head, teacher, implementation, divergence=REVERSE, chunk_tokens=300)
+
+
+@pytest.mark.parametrize("implementation", FUSED)
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_masks_temperatures_and_reductions(implementation: str, name: str) -> None:
     hidden, head, teacher = operands(9, 12, 20, 130, dtype=torch.float32)

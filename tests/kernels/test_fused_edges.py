@@ -1,11 +1,14 @@
 """Does every implementation stand what is awkward: equality, infinities, strides, frozen sides?"""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from opd_kernels import Teacher, linear_divergence, parse_divergence
+from opd_kernels.chunked import chunked
+from opd_kernels.problem import Measured
 from tests.kernels.agreement import CPU_BF16, FUSED, NAMES, REVERSE, assert_same, gradients
 from tests.kernels.cases import operands
 
@@ -126,3 +129,24 @@ def test_cold_softmax_has_a_finite_gradient(implementation: str) -> None:
     )
     assert out.loss.isfinite()
     assert all(gradient.isfinite().all() for gradient in gradients(out, hidden, head))
+
+
+def test_gradients_are_handed_over_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def watched(*arguments: Any, **options: Any) -> Measured:
+        out = chunked(*arguments, **options)
+        for gradient in (out.hidden_gradient, out.head_gradient):
+            assert gradient is not None
+            made.append(gradient.data_ptr())
+        return out
+
+    monkeypatch.setattr("opd_kernels.dispatch.chunked", watched)
+    hidden, head, teacher = operands(9, 12, 20, 130, dtype=torch.float32)
+    loss = linear_divergence(
+        hidden, head, teacher, divergence=REVERSE, implementation="chunked"
+    ).loss
+    loss.backward()
+    assert hidden.grad is not None
+    assert head.grad is not None
+    assert [hidden.grad.data_ptr(), head.grad.data_ptr()] == made
