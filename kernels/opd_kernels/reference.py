@@ -1,9 +1,10 @@
 """What is the right answer? Full logits, plain autograd, float64 where the inputs are."""
 
 import math
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from opd_kernels.divergences import Divergence
@@ -90,10 +91,10 @@ def supported(
     """The divergence on the support, and the student's probability outside of it."""
     outside = torch.zeros_like(teacher[:, 0])
     if isinstance(problem.support, TopK):
-        mask = top_k_mask(student.detach(), teacher, problem.support)
-        outside = student.detach().exp().masked_fill(mask, 0.0).sum(-1)
-        student = restrict(student, mask, problem.support)
-        teacher = restrict(teacher, mask, problem.support)
+        chosen = top_k(student.detach(), teacher, problem.support)
+        outside = student.detach().exp().scatter(1, chosen.ids, 0.0).sum(-1)
+        student = restrict(student, chosen, problem.support)
+        teacher = restrict(teacher, chosen, problem.support)
         return _finite_gradient(problem.divergence, student, teacher), outside
     value = _finite_gradient(problem.divergence, student, teacher)
     # A sum over the whole vocabulary is never negative; rounding can make it so.
@@ -117,28 +118,42 @@ def _finite_gradient(
     return value.masked_fill(infinite, math.inf)
 
 
-def top_k_mask(
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The ids of a top-k support; a union names some twice, which counts once (`again`)."""
+
+    ids: Int[Tensor, "tokens support"]
+    again: Bool[Tensor, "tokens support"]
+
+
+def top_k(
     student: Float[Tensor, "tokens vocab"], teacher: Float[Tensor, "tokens vocab"], support: TopK
-) -> Bool[Tensor, "tokens vocab"]:
-    """True on the support."""
-    mask = torch.zeros_like(student, dtype=torch.bool)
-    for owner, log_probability in (("student", student), ("teacher", teacher)):
-        if support.owner in (owner, "union"):
-            mask = mask.scatter(1, log_probability.topk(support.k, dim=-1).indices, True)
-    return mask
+) -> Chosen:
+    """The most likely tokens of whom the support asks."""
+    first, *second = (
+        log_probability.topk(support.k, dim=-1).indices
+        for owner, log_probability in (("student", student), ("teacher", teacher))
+        if support.owner in (owner, "union")
+    )
+    again = torch.zeros_like(first, dtype=torch.bool)
+    for ids in second:
+        named = torch.zeros_like(student, dtype=torch.bool).scatter(1, first, True)
+        first, again = torch.cat([first, ids], 1), torch.cat([again, named.gather(1, ids)], 1)
+    return Chosen(ids=first, again=again)
 
 
 def restrict(
-    log_probability: Float[Tensor, "tokens vocab"], mask: Tensor, support: TopK
+    log_probability: Float[Tensor, "tokens vocab"], chosen: Chosen, support: TopK
 ) -> Float[Tensor, "tokens support"]:
-    """Log-probabilities with -inf outside the support, and one more column for a tail bucket."""
-    inside = log_probability.masked_fill(~mask, -math.inf)
+    """Log-probabilities on the support alone, and one more column for a tail bucket."""
+    inside = log_probability.gather(1, chosen.ids).masked_fill(chosen.again, -math.inf)
     if support.remainder == "truncate":
         return inside
     if support.remainder == "renormalize":
         return inside - inside.logsumexp(-1, keepdim=True)
-    empty = mask.all(-1, keepdim=True)
-    rest = log_probability.masked_fill(mask & ~empty, -math.inf)
+    vocab = log_probability.shape[1]
+    empty = (~chosen.again).sum(-1, keepdim=True) == vocab
+    rest = torch.where(empty, log_probability, log_probability.scatter(1, chosen.ids, -math.inf))
     tail = rest.logsumexp(-1, keepdim=True).masked_fill(empty, -math.inf)
     return torch.cat([inside, tail], dim=-1)
 
