@@ -82,7 +82,7 @@ def with_target(base: TrialConfig, gap_nats: float) -> Specialist:
     Elsewhere they take a fixed number of updates: a gap makes a teacher's strength depend on how
     far its base came, which doubled the spread of (OPD - SFT) over seeds in pilot runs.
     """
-    return replace(base.specialist, gap_nats=gap_nats, training=sft(200, 5e-3))
+    return replace(base.specialist, gap_nats=gap_nats, training=sft(300, 5e-3))
 
 
 def distillation(base: TrialConfig) -> Distill:

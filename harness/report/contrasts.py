@@ -200,9 +200,8 @@ def _contrast(
         ),
         worst=_worst_domain(world, pair, metric) if several and not conditional else None,
         off_budget=world.is_off_budget(pair.arm, pair.control),
-        budget_ratio={k: world.budget_ratio(pair.arm, world.matched_to(pair.arm), k)
-                      for k in BUDGETS if world.matched_to(pair.arm) in world.records},
-    )  # fmt: skip
+        budget_ratio={k: world.budget_ratio(pair.arm, pair.control, k) for k in BUDGETS},
+    )
 
 
 def _number(value: float) -> float | None:

@@ -13,6 +13,7 @@ from harness.report.stats import ALPHA, EXACT_SEEDS, RANDOM_FLIPS, SMALLEST_TEST
 
 STARS = "* at .05, ** at .01, *** at .001 of the adjusted p."
 OFF_BUDGET = f"{DAGGER} budget more than 2 % off what it is matched with: excluded from claims."
+RATIOS = "Budget ratio: to the arm's control; of a control, to the run that it mirrors."
 BOLD = "Bold: the best arm and all that max-T against it does not tell apart."
 
 
@@ -27,7 +28,7 @@ def main_notes(world: World, decided: Comparison) -> list[str]:
             f"{DAGGER} budget more than 2 % off the one it is matched with: excluded from claims."
         )
     notes += _warnings(world, decided)
-    return [*notes, provenance(world)]
+    return [*notes, RATIOS, provenance(world)]
 
 
 def _design(world: World) -> str:

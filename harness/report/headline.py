@@ -32,7 +32,7 @@ def headline_table(ablations: Sequence[Ablation], results: Path) -> Table:
     notes = [
         "Difference: mean over paired seeds on the primary metric, nats, positive = better, with "
         "its 95 % t interval. p is adjusted within the family of the ablation's own table. MDE: "
-        "the difference found with 80 % power.",
+        "the difference found with 80 % power. Budget ratio: to the control of the contrast.",
     ]
     for ablation in ablations:
         records = read_records(results / "runs" / f"{ablation.name}.jsonl")

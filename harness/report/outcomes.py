@@ -138,13 +138,15 @@ class World:
         return method.match if isinstance(method, MatchedSft) else None
 
     def matched_to(self, arm: str) -> str:
-        """The arm whose budget `arm` should have: for a control, the run that it mirrors."""
+        """Whose budget `arm` is held against: its control's, a control that of the run it mirrors."""
         config = self.section.cells()[arm]
         if isinstance(config.method, MatchedSft):
             mirrored = replace(config, method=config.method.reference)
             for name, other in self.section.arms.items():
                 if other == mirrored:
                     return name
+        if arm in self.section.arms:
+            return self.control_of(arm)
         return next((a for a, c in self.section.pairs.items() if c == arm), self.section.baseline)
 
 

@@ -17,8 +17,8 @@ class Verdict:
     """One arm against its control on the primary metric; `difference` positive = better.
 
     `difference` carries the paired t interval (None: no pair finished), `seeds` is n,
-    `detectable` the minimum detectable effect, `budget_ratio` the arm's budget over that of the
-    arm it is matched to. `shows_nothing` marks a smoke run, `off_budget` a contrast that no claim
+    `detectable` the minimum detectable effect, `budget_ratio` the arm's budget over that of its
+    control. `shows_nothing` marks a smoke run, `off_budget` a contrast that no claim
     may use.
     """
 
