@@ -1,5 +1,6 @@
 """How much memory does a step take beyond what it was given? Linux and CUDA."""
 
+import ctypes
 import gc
 from pathlib import Path
 
@@ -25,6 +26,9 @@ def peak_extra_bytes(step: Step, given: Operands) -> int | None:
 def peak_bytes(step: Step) -> int | None:
     """Peak of this process's memory minus what it held before; None where Linux does not tell."""
     gc.collect()
+    c_library = ctypes.CDLL(None)
+    if hasattr(c_library, "malloc_trim"):  # what glibc keeps of freed memory would count as held
+        c_library.malloc_trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
         before = _status_bytes("VmRSS")

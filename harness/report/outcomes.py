@@ -138,7 +138,7 @@ class World:
         return method.match if isinstance(method, MatchedSft) else None
 
     def matched_to(self, arm: str) -> str:
-        """Whose budget `arm` is held against: its control's; a control's, the run that it mirrors."""
+        """Whose budget that of `arm` is held against: its control's, or of the run it mirrors."""
         config = self.section.cells()[arm]
         if isinstance(config.method, MatchedSft):
             mirrored = replace(config, method=config.method.reference)

@@ -17,7 +17,7 @@ def test_every_arm_has_a_verdict_with_all_that_is_quoted() -> None:
     assert first.adjusted_p is not None
     assert first.adjusted_p <= 0.05
     assert first.detectable is not None
-    assert first.budget_ratio == pytest.approx({"tokens": 1, "flops": 1, "end_to_end": 1})
+    assert first.budget_ratio == pytest.approx({"tokens": 1, "flops": 1, "end_to_end": 1.5})
     assert "better, +0.0" in first.sentence()
     assert not found[1].headline
 
