@@ -194,7 +194,12 @@ def _spread(rows: PerToken, loss: Tensor, keep: Tensor | None, tokens: int) -> L
     """The result with the tokens that do not count back in their places, as zeros."""
 
     def spread(values: Tensor) -> Tensor:
-        return values if keep is None else values.new_zeros(tokens).index_put((keep,), values)
+        if keep is None:
+            return values
+        return values.new_zeros(*values.shape[:-1], tokens).index_copy(-1, keep, values)
 
-    measured = {f.name: spread(getattr(rows, f.name).detach()) for f in fields(PerToken)}
-    return LinearDivergence(loss=spread(loss) if loss.ndim else loss, **measured)
+    names = [field.name for field in fields(PerToken)]
+    measured = spread(torch.stack([getattr(rows, name).detach() for name in names]))
+    return LinearDivergence(
+        loss=spread(loss) if loss.ndim else loss, **dict(zip(names, measured, strict=True))
+    )

@@ -144,7 +144,7 @@ def run(
         *map(_folded, [hidden, *(t.hidden for t in teachers)], [scale * one, *factors]), strict=True
     )
     kind, parameter, strength = _kind(problem.divergence)
-    outer = weights[0] * strength if single else one
+    outer = weights[0] * strength if single and (weights[0] is not one or strength != 1) else one
     c = None if coefficient is None else coefficient.float() * outer * scale
     # A head's gradient is kept in float32 until it is whole; one chunk is whole at once.
     rounded = problem.precision == "fast" or tokens <= size
@@ -160,7 +160,7 @@ def run(
         heads, _rows(hidden), list(states), list(scales), total, normalizer, kind, parameter, c,
         d_hidden, d_head, size, out[:4],
     )  # fmt: skip
-    if single:
+    if outer is not one:
         for index, by in ((0, outer), (2, weights[0])):
             out[index] = by * out[index].masked_fill(by == 0, 0.0)
     return Measured(

@@ -85,8 +85,8 @@ def chained_rows(
 
 
 def rows_at_once(logits: Tensor) -> int:
-    """Few enough that a step's temporaries stay below a fifth of a buffer, or in a cache."""
-    return max(1, len(logits) // 64, STEP_ELEMENTS // logits.shape[1])
+    """Few enough that a step's temporaries stay below a tenth of a buffer, or in a cache."""
+    return max(1, len(logits) // 128, STEP_ELEMENTS // logits.shape[1])
 
 
 def _capped(
