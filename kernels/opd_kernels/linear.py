@@ -193,13 +193,14 @@ def _coefficient(weights: Tensor | None, keep: Tensor | None, like: Tensor) -> T
 def _spread(rows: PerToken, loss: Tensor, keep: Tensor | None, tokens: int) -> LinearDivergence:
     """The result with the tokens that do not count back in their places, as zeros."""
 
+    measured = {f.name: getattr(rows, f.name).detach() for f in fields(PerToken)}
+    if keep is None:
+        return LinearDivergence(loss=loss, **measured)
+
     def spread(values: Tensor) -> Tensor:
-        if keep is None:
-            return values
         return values.new_zeros(*values.shape[:-1], tokens).index_copy(-1, keep, values)
 
-    names = [field.name for field in fields(PerToken)]
-    measured = spread(torch.stack([getattr(rows, name).detach() for name in names]))
+    places = spread(torch.stack(list(measured.values())))
     return LinearDivergence(
-        loss=spread(loss) if loss.ndim else loss, **dict(zip(names, measured, strict=True))
+        loss=spread(loss) if loss.ndim else loss, **dict(zip(measured, places, strict=True))
     )

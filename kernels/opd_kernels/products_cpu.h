@@ -27,7 +27,7 @@ constexpr int64_t kTileRows = 64;
 constexpr int64_t kProductDepth = 1024;  // of the right factor, so that its panel stays in cache
 
 template <typename T>
-const T* left_factor(const T* rows, int64_t, int64_t, int64_t, std::vector<float>&) {
+const T* left_factor(const T* rows, int64_t, int64_t, int64_t&, std::vector<float>&) {
   return rows;
 }
 
@@ -83,15 +83,17 @@ constexpr int64_t kStrip = 2 * kLanes;  // columns of a packed factor that lie t
 static_assert(kUnit % kStrip == 0);
 constexpr int64_t kProductDepth = 256;  // so that a strip stays in the first cache
 
-// Rows of a left factor [count, width], `pitch` apart, widened into `wide` where they are bf16.
-inline const float* left_factor(const float* rows, int64_t, int64_t, int64_t, std::vector<float>&) {
+// Rows of a left factor [count, width], `pitch` apart; where they are bf16 widened into `wide`, with
+// the pitch they have there.
+inline const float* left_factor(const float* rows, int64_t, int64_t, int64_t&, std::vector<float>&) {
   return rows;
 }
-inline const float* left_factor(const BFloat16* rows, int64_t count, int64_t width, int64_t pitch,
+inline const float* left_factor(const BFloat16* rows, int64_t count, int64_t width, int64_t& pitch,
                                 std::vector<float>& wide) {
   wide.resize(count * width);
   for (int64_t r = 0; r < count; r++)
     for (int64_t i = 0; i < width; i++) wide[r * width + i] = rows[r * pitch + i];
+  pitch = width;
   return wide.data();
 }
 

@@ -28,11 +28,12 @@ struct Scratch {  // of one thread
 template <typename T>
 void scaled_product(const Tensor& head, const Tensor& packed, const Maybe& scale, int64_t row,
                     int64_t rows, float* c, int64_t ld, int64_t n, Scratch& scratch, bool add) {
-  const int64_t k = head.size(1), pitch = head.stride(0);
+  const int64_t k = head.size(1);
+  int64_t pitch = head.stride(0);
   const auto* a = left_factor(head.const_data_ptr<T>() + row * pitch, rows, k, pitch, scratch.wide);
   if (scale) scratch.scaled.resize(rows * ld);
-  product(a, scratch.wide.empty() ? pitch : k, packed.const_data_ptr<Factor<T>>(),
-          scale ? scratch.scaled.data() : c, ld, rows, n, k, add && !scale);
+  product(a, pitch, packed.const_data_ptr<Factor<T>>(), scale ? scratch.scaled.data() : c, ld, rows,
+          n, k, add && !scale);
   if (!scale) return;
   const float* factor = scale->const_data_ptr<float>();
   for (int64_t r = 0; r < rows; r++)
