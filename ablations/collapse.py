@@ -52,7 +52,7 @@ UNTOLD = replace(
     specialist=Specialist(gap_nats=None, training=sft(60, 5e-3, batch_sequences=16)),
     method=replace(
         distillation(MARKOV),
-        steps=80,
+        steps=60,
         batch_sequences=16,
         optimization=Optimization(learning_rate=3e-3),
     ),

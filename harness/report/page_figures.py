@@ -16,7 +16,6 @@ from harness.report.style import save, styled
 from harness.report.write import FIGURES, figure_stem
 from harness.study.ablation import Ablation
 
-ALWAYS = ("forest", "budget")
 CAPTIONS: Mapping[str, str] = {
     "forest": "Differences from the control: every seed a dot, the mean with its 95 % interval",
     "budget": "Learning curves against FLOPs spent: thin lines are seeds, thick ones their mean",
@@ -41,13 +40,15 @@ class Picture:
 
 
 def pictures(ablation: Ablation, world: World, results: Path) -> tuple[Picture, ...]:
-    """The declared figures, differences and curves in any case, shares where routing varies.
+    """The declared figures; differences, curves where any were measured, shares of what routes.
 
     A figure that `results/figures` lacks, or that is older than the runs, is drawn here and not
     filed.
     """
     routed = any(path in ("method", "method.scheduler") for path in ablation.varies)
-    asked = (*ALWAYS, *(("shares",) if routed else ()), *ablation.figures)
+    curved = world.section.arms[world.section.baseline].evaluation.curve_points > 0
+    more = [name for name, wanted in (("budget", curved), ("shares", routed)) if wanted]
+    asked = ("forest", *more, *ablation.figures)
     return tuple(
         Picture(
             name=name,

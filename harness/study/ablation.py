@@ -197,7 +197,12 @@ def shrunk(config: TrialConfig, factor: int) -> TrialConfig:
         specialist=replace(
             config.specialist, training=training, check_every_steps=2, gap_sequences=16
         ),
-        evaluation=replace(config.evaluation, sequences=8, curve_sequences=4, curve_points=1),
+        evaluation=replace(
+            config.evaluation,
+            sequences=8,
+            curve_sequences=4,
+            curve_points=min(1, config.evaluation.curve_points),
+        ),
     )
 
 

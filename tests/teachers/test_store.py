@@ -8,6 +8,7 @@ import torch
 from harness.models.policy import Rollouts
 from harness.teachers.files import TeacherFile, file_digest, write_teachers
 from harness.teachers.scheduler import parse_scheduler
+from harness.teachers.state_cache import StateCache
 from harness.teachers.store import TeacherStore
 from harness.training.budget import Ledger
 from harness.training.cache_error import cache_error_nats
@@ -118,6 +119,15 @@ def test_part_of_the_rollouts_gives_their_states_in_row_order() -> None:
     states = TEACHERS[1].hidden(batch().tokens[:, :-1])
     with store.operands(1, rows) as kept:
         torch.testing.assert_close(kept.hidden, states[rows][counted[rows]].detach())
+
+
+def test_what_is_written_again_takes_the_whole_place_of_what_was_there(tmp_path: Path) -> None:
+    cache = StateCache(folder=tmp_path, dtype="float32")
+    for rows in (3, 5, 2, 0):
+        values = torch.randn(rows, 4)
+        cache.put("0", values)
+        assert torch.equal(cache.get("0"), values)
+        assert [file.stat().st_size for file in tmp_path.iterdir()] == [16 * rows]
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "removed"])
