@@ -14,14 +14,14 @@ Expect.   Greedy without anchor collapses on most seeds under every loss, forwar
           seeking is not needed; balanced and by domain never do.  The anchor keeps greedy from
           collapsing.  Scheduler and anchor interact; scheduler and loss hardly do.  (Three pilot
           seeds without anchor had shown the first sentence when this was written.)
-Cost.     (18 arms + 3) x 10 seeds, about 2.5 s each.
+Cost.     (18 arms + 1) x 10 seeds, about 2.5 s each.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
-from ablations.baseline import MARGIN_NATS, MARKOV, distillation, sft, sft_controls
+from ablations.baseline import MARGIN_NATS, MARKOV, distillation, sft, sft_control
 from harness.domains import Markov
 from harness.study.ablation import Ablation, Section, Tuning
 from harness.training.config import Optimization
@@ -82,7 +82,7 @@ ABLATION = Ablation(
     worlds={
         "markov-untold": Section(
             arms={arm: design(**levels) for arm, levels in FACTORS.items()},
-            controls=sft_controls(UNTOLD),
+            controls={"SFT (tokens)": sft_control(UNTOLD, "tokens")},
             reference=BASELINE,
             baseline=BASELINE,
             metric="symmetric_kl_nats",
