@@ -13,7 +13,7 @@ from harness.study.runs import EXPLORE, Known, Runs
 from harness.study.space import Values, at_end, with_values
 from harness.trial.config import TrialConfig
 
-DEFAULT_SECONDS = {"smoke": 1.0, "quick": 10.0, "paper": 10.0}
+DEFAULT_SECONDS = {"smoke": 1.0, "quick": 2.5, "paper": 2.5}
 NAMED_FAMILIES = 4
 
 
