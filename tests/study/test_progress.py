@@ -49,8 +49,8 @@ def test_plain_lines_where_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> No
     watch.finished(schedule())
     watch.end()
     assert out.getvalue().splitlines() == [
-        "at most 6 cells to run (0 done), 2 at a time: 30 s, a first guess",
-        "toy 0/6; 30 s left",
+        "at most 6 cells to run (0 done), 2 at a time: 8 s, a first guess",
+        "toy 0/6; 8 s left",
         "the report",
     ]
 
@@ -62,7 +62,7 @@ def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     watch.update([schedule()])
     watch.end()
     assert "0/6" in out.getvalue()
-    assert "30 s left" in out.getvalue()
+    assert "8 s left" in out.getvalue()
 
 
 def test_names_are_printed_as_they_are() -> None:
