@@ -5,9 +5,9 @@ Why.      DeepSeek-V4 distils more than ten specialists into one model and gives
 Varies.   The number of teachers N = 1, 2, 4, 8, 12, 16, 32, at a fixed budget (96 rollouts an
           update, shared out) and at one proportional to N (10 rollouts per teacher); 16 updates.
           Base and specialists are the same for every N: the base has seen all 32 domains, and the
-          first N take part.  Nothing is tuned: rates are those that pilot runs on another seed
-          found, one for each world.  Domains are markov sources, or fold tasks: sixteen operators,
-          each answered at once and thought through.
+          first N take part.  Nothing is tuned: rates are those that pilot runs of 30 updates on
+          another seed found, one for each world.  Domains are markov sources, or fold tasks:
+          sixteen operators, each answered at once and thought through.
 Measure.  markov: the mean of both KLs to the true source; fold: the share of right answers.  Means
           over the N domains, and the worst of them.  Cost per update in FLOPs and in processor
           seconds; its exponent is the slope of log cost on log N, fitted seed by seed.
@@ -20,7 +20,7 @@ Expect.   At the proportional budget quality holds from 2 to 12 teachers within 
 Note.     Written after the run: fold tasks are not equally hard, so levels at different N, which
           are means over different tasks, cannot be compared with one another there (sums come
           first, and are the hardest); markov sources can.
-Cost.     2 worlds x (14 arms + 1) x 10 seeds, 1 to 8 s each, and 32 specialists per world and seed.
+Cost.     2 worlds x (14 arms + 1) x 10 seeds, 5 s each at most, and 32 specialists a world and seed.
 """
 
 from collections.abc import Callable, Mapping

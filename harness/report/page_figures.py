@@ -40,7 +40,7 @@ class Picture:
 
 
 def pictures(ablation: Ablation, world: World, results: Path) -> tuple[Picture, ...]:
-    """The declared figures; differences, curves where any were measured, shares of what routes.
+    """The declared figures; differences; curves where measured; shares where routing varies.
 
     A figure that `results/figures` lacks, or that is older than the runs, is drawn here and not
     filed.

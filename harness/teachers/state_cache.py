@@ -48,7 +48,7 @@ class StateCache:
     def _write(self, name: str, data: bytes) -> None:
         """Over what was there: emptying a file first takes thirty times as long as writing it."""
         path = self._path(name)
-        with path.open("r+b" if name in self.entries and path.exists() else "wb") as file:
+        with path.open("r+b" if path.exists() else "wb") as file:
             file.write(data)
             file.truncate()
 

@@ -90,6 +90,15 @@ def test_every_part_is_on_it_and_escaped(whole: str) -> None:
         assert part in whole, part
 
 
+def test_no_curves_are_shown_where_none_are_measured(tmp_path: Path) -> None:
+    uncurved = replace(BASE, evaluation=replace(BASE.evaluation, curve_points=0))
+    made = replace(ablation({NASTY: uncurved}), figures=("forest",))
+    append_records(tmp_path / "runs" / f"{made.name}.jsonl", records(made, {}))
+    written = write_page([made], {made.name: SECTION}, tmp_path).read_text()
+    assert "every seed a dot" in written
+    assert "Learning curves" not in written
+
+
 def test_figures_are_drawn_where_they_lie_in_no_folder(whole: str, tmp_path: Path) -> None:
     assert whole.count("data:image/svg+xml,") == 3
     made = ablation({NASTY: BASE})
