@@ -20,7 +20,7 @@ Expect.   At the proportional budget quality holds from 2 to 12 teachers within 
 Note.     Written after the run: fold tasks are not equally hard, so levels at different N, which
           are means over different tasks, cannot be compared with one another there (sums come
           first, and are the hardest); markov sources can.
-Cost.     2 worlds x (14 arms + 1) x 10 seeds, 5 s each at most, and 32 specialists a world and seed.
+Cost.     2 worlds x (14 arms + 1) x 10 seeds, up to 5 s each; 32 specialists a world and seed.
 """
 
 from collections.abc import Callable, Mapping
