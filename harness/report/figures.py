@@ -68,9 +68,10 @@ def forest(ablation: Ablation, world: World) -> Figure:
     axes.set_ylim(len(rows) - 0.4 if rows else 1, -0.6)
     axes.grid(visible=False, axis="y")
     control = "its control" if world.section.pairs else world.section.reference
-    axes.set_xlabel(
+    figure.supxlabel(  # centred on the figure: beside long arm names the axes are narrow
         f"difference from {control}: {metric_name(world.section.metric)}; right = better\n"
-        f"thick: 95 % paired t; thin: simultaneous; dots: seeds; band: equivalence, ±{margin:g}"
+        f"thick: 95 % paired t; thin: simultaneous; dots: seeds; band: equivalence, ±{margin:g}",
+        fontsize="medium",
     )
     return figure
 

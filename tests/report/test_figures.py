@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.text import Text
 
 from harness.report.outcomes import worlds
 from harness.report.style import styled
@@ -54,6 +55,21 @@ def test_a_world_in_which_all_diverged_or_no_seed_is_common_is_drawn() -> None:
     assert draw(made, [replace(r, status="diverged", metrics={}, curve={}) for r in found])
     assert draw(made, [r for r in found if (r.seed < 5) == (r.arm == "forward KL")])
     assert draw(made, [r for r in found if r.arm != "SFT (flops)"])
+
+
+def test_no_word_of_a_forest_is_cut_off() -> None:
+    named = ["by domain | reverse KL | no anchor", "by domain | sampled token | anchor 0.5"]
+    arms = dict(zip(named, varied(2).values(), strict=True))
+    made = ablation(arms, reference=named[0])
+    found = records(made, {})
+    with styled():
+        figure = FIGURES["forest"](made, worlds(made, found)[0])
+        figure.draw_without_rendering()
+        words = [t for t in figure.findobj(Text) if isinstance(t, Text) and t.get_text()]
+        for word in words:
+            box = word.get_window_extent()
+            assert 0 <= box.x0 <= box.x1 <= figure.bbox.x1, word.get_text()
+    assert any("right = better" in word.get_text() for word in words)
 
 
 def test_runs_without_curves_are_drawn() -> None:
