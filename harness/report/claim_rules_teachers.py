@@ -13,7 +13,7 @@ from harness.report.costs import fact_values, mean_over_seeds, ratio
 from harness.report.failures import mcnemar_p
 from harness.report.findings import OPEN, Finding, Outcome, shown, single
 from harness.report.outcomes import World
-from harness.report.scaling import Scaling, curves, scaling
+from harness.report.scaling import FORMS, Scaling, curves, scaling
 from harness.report.stats import ALPHA, SMALLEST_TESTABLE
 from harness.study.ablation import Ablation
 
@@ -46,7 +46,7 @@ def many_teachers_fold(ablation: Ablation, world: World) -> list[Finding]:
 
 
 def cost_exponential(ablation: Ablation, world: World) -> list[Finding]:
-    """Time per update rises faster than N and log time is linear in N on most seeds (p <= .05);
+    """Time per update rises faster than N, and an exponential is closest on most seeds (p <= .05);
     reversed if at every budget the exponent's interval lies below 1.1."""
     found = {b: scaling(world, line, "step_seconds") for b, line in curves(ablation, world).items()}
     known = {budget: fit for budget, fit in found.items() if fit is not None}
@@ -61,8 +61,8 @@ def cost_exponential(ablation: Ablation, world: World) -> list[Finding]:
         outcome = "reversed"
     parts = [
         f"{budget}: N^{fit.exponent.estimate:.2f} [{fit.exponent.low:.2f}, "
-        f"{fit.exponent.high:.2f}], power law {fit.power_law}/{fit.seeds}, "
-        f"exponential {fit.exponential}/{fit.seeds}"
+        f"{fit.exponent.high:.2f}], closest on {fit.seeds} seeds: "
+        + ", ".join(f"{form} {n}" for form, n in zip(FORMS, fit.closest, strict=True))
         for budget, fit in known.items()
     ]
     seeds = min(fit.seeds for fit in known.values())
@@ -70,9 +70,9 @@ def cost_exponential(ablation: Ablation, world: World) -> list[Finding]:
 
 
 def _is_exponential(fit: Scaling) -> bool:
-    """Costs a + b N with a small b look exponential too, but rise no faster than N."""
-    told = fit.exponential + fit.power_law
-    test = stats.binomtest(fit.exponential, told, alternative="greater") if told else None
+    """Costs that hardly rise can look exponential too, but rise no faster than N."""
+    exponential, told = fit.closest[-1], sum(fit.closest)
+    test = stats.binomtest(exponential, told, alternative="greater") if told else None
     return test is not None and float(test.pvalue) <= ALPHA and _low(fit) > 1
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from harness.report.stats import Interval
@@ -13,7 +14,7 @@ EXPLAINED: Mapping[Agreement, str] = {
     "reproduced": "the verdict is the same, and one estimate lies within the other's interval",
     "within": "one estimate lies within the other's interval, yet the verdict differs",
     "outside": "neither estimate lies within the other's interval",
-    "not compared": "a smoke run, or no pair of seeds finished",
+    "not compared": "a smoke run, or fewer than two pairs of seeds finished",
 }
 
 
@@ -29,11 +30,16 @@ class Pair:
         """Which of `EXPLAINED` it is."""
         ours, theirs = self.here.difference, self.published.difference
         hidden = self.here.shows_nothing or self.published.shows_nothing
-        if ours is None or theirs is None or hidden:
+        if ours is None or theirs is None or hidden or not (_known(ours) and _known(theirs)):
             return "not compared"
         if not (_holds(ours, theirs) or _holds(theirs, ours)):
             return "outside"
         return "reproduced" if self.here.verdict == self.published.verdict else "within"
+
+
+def _known(interval: Interval) -> bool:
+    """One pair of seeds has no interval: everything would lie within."""
+    return isfinite(interval.high - interval.low)
 
 
 def _holds(interval: Interval, other: Interval) -> bool:

@@ -1,6 +1,7 @@
 """How does the cost of an update grow with the number of teachers: as a power, or exponentially?
 
-Per seed two lines of least squares, log cost over log N and log cost over N, two parameters each.
+Per seed three curves of two parameters each: a power N^b, a constant with a cost per teacher
+(a + bN), and an exponential.
 """
 
 from collections.abc import Mapping
@@ -21,18 +22,22 @@ from harness.report.tables import half_width
 from harness.study.ablation import Ablation
 
 COSTS = ("step_seconds", "step_flops")
-EXACT = 1e-20  # residual per point of log cost at which a line passes through every point
+FORMS = ("power law", "constant + linear", "exponential")
+EXACT = 1e-20  # residual per point of log cost at which a curve passes through every point
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """One budget's growth of one cost: cost ~ N^exponent, and which form fits better."""
+    """One budget's growth of one cost: cost ~ N^exponent, and on how many seeds a form is closest.
+
+    `closest` counts the forms of `FORMS`; a seed that two forms fit exactly counts for the first,
+    one that all fit exactly for none.
+    """
 
     exponent: Interval
     growth: Interval | None
     growth_counts: tuple[int, int]
-    power_law: int
-    exponential: int
+    closest: tuple[int, int, int]
     seeds: int
 
 
@@ -61,24 +66,36 @@ def curves(ablation: Ablation, world: World) -> dict[str, dict[int, str]]:
 
 def seed_fits(
     counts: Float[np.ndarray, " counts"], costs: Float[np.ndarray, "seeds counts"]
-) -> tuple[Float[np.ndarray, " seeds"], Float[np.ndarray, "seeds 2"]]:
-    """Exponents of cost ~ N^exponent, and residual sums of squares: power law, exponential.
+) -> tuple[Float[np.ndarray, " seeds"], Float[np.ndarray, "seeds 3"]]:
+    """Exponents of cost ~ N^exponent, and the sums of squares in log cost that each form leaves.
 
+    The power law and the exponential are lines of least squares in log cost; a + bN, which is none,
+    has the least sum of squared relative errors, and infinitely many where it is not positive.
     Raises ValueError for fewer than two counts and for a cost or count that is not positive.
     """
     if len(set(counts.tolist())) < 2:
         raise ValueError(f"counts must hold at least 2 different numbers, got {counts.tolist()}")
     if not (costs > 0).all() or not (counts > 0).all():
         raise ValueError(f"costs and counts must be positive, got {min(costs.min(), counts.min())}")
-    y = np.log(costs)
-    y = y - y.mean(axis=1, keepdims=True)
-    residuals, slopes = [], []
-    for x in (np.log(counts), counts):
-        x = x - x.mean()
-        slope = y @ x / (x @ x)
-        slopes.append(slope)
-        residuals.append(((y - slope[:, None] * x) ** 2).sum(axis=1))
-    return slopes[0], np.stack(residuals, axis=1)
+    power, exponent = _line(np.log(counts), np.log(costs))
+    exponential, _ = _line(counts, np.log(costs))
+    straight = [_straight(counts, row) for row in costs]
+    return exponent, np.stack([power, np.array(straight), exponential], axis=1)
+
+
+def _line(
+    x: Float[np.ndarray, " counts"], y: Float[np.ndarray, "seeds counts"]
+) -> tuple[Float[np.ndarray, " seeds"], Float[np.ndarray, " seeds"]]:
+    """Sums of squared residuals of y over x, and slopes."""
+    x, y = x - x.mean(), y - y.mean(axis=1, keepdims=True)
+    slopes = y @ x / (x @ x)
+    return ((y - slopes[:, None] * x) ** 2).sum(axis=1), slopes
+
+
+def _straight(counts: Float[np.ndarray, " counts"], costs: Float[np.ndarray, " counts"]) -> float:
+    relative = np.stack([1 / costs, counts / costs], axis=1)
+    fitted = relative @ np.linalg.lstsq(relative, np.ones(len(costs)))[0]
+    return float((np.log(fitted) ** 2).sum()) if (fitted > 0).all() else inf
 
 
 def costs_of(
@@ -97,16 +114,17 @@ def scaling(world: World, line: Mapping[int, str], cost: str) -> Scaling | None:
     if min(costs.shape) < 2:
         return None
     slopes, residuals = seed_fits(counts, costs)
-    told = np.ptp(residuals, axis=1) > EXACT * len(counts)  # two points fit both forms
-    power = told & (residuals[:, 0] < residuals[:, 1])
+    exact = EXACT * len(counts)
+    told = residuals.max(axis=1) > exact  # two points fit every form
+    near = residuals <= residuals.min(axis=1, keepdims=True) + exact
+    power, straight, exponential = np.bincount(near.argmax(axis=1)[told], minlength=len(FORMS))
     several = [i for i, count in enumerate(counts) if count >= 2]
     first, last = several[0], several[-1]
     return Scaling(
         exponent=_mean(slopes),
         growth=ratio(costs[:, last], costs[:, first]) if first < last else None,
         growth_counts=(int(counts[first]), int(counts[last])),
-        power_law=int(power.sum()),
-        exponential=int((told & ~power).sum()),
+        closest=(int(power), int(straight), int(exponential)),
         seeds=len(costs),
     )
 
@@ -133,14 +151,14 @@ def scaling_table(ablation: Ablation, world: World) -> Table:
             "times depend on the machine."
         ),
         columns=("budget", "cost", "seeds", "exponent of N [95 % interval]",
-                 "growth [95 % interval]", "from N", "power law fits better",
-                 "exponential fits better"),
+                 "growth [95 % interval]", "from N", *(f"{form} closest" for form in FORMS)),
         rows=tuple(rows),
         notes=("Exponent: per seed the least-squares slope of log cost over log N, then the mean "
                "over seeds with its t interval; alone where all seeds agree.",
                "Growth: cost at the largest N over that at the smallest N of at least 2.",
-               "Fits better: seeds on which log cost over log N (power law) or over N "
-               "(exponential) leaves the smaller sum of squares; both have two parameters.",
+               "Closest: seeds on which this form leaves the smallest sum of squares in log cost: "
+               "a power of N, a constant and a cost per teacher (a + bN), or an exponential of N; "
+               "two parameters each.",
                provenance(world)),
     )  # fmt: skip
 
@@ -148,7 +166,7 @@ def scaling_table(ablation: Ablation, world: World) -> Table:
 def _row(budget: str, cost: str, found: Scaling | None) -> tuple[Cell, ...]:
     head = (text(budget, budget=budget), text(FACTS[cost].title, cost=cost))
     if found is None:
-        return (*head, text("too few seeds or numbers of teachers"), *[Cell()] * 5)
+        return (*head, text("too few seeds or numbers of teachers"), *[Cell()] * 6)
     low, high = found.growth_counts
     return (
         *head,
@@ -156,8 +174,10 @@ def _row(budget: str, cost: str, found: Scaling | None) -> tuple[Cell, ...]:
         _interval_cell(found.exponent, "exponent"),
         _interval_cell(found.growth, "growth"),
         text(f"{low} to {high}", smallest=low, largest=high),
-        text(f"{found.power_law}/{found.seeds}", power_law=found.power_law),
-        text(f"{found.exponential}/{found.seeds}", exponential=found.exponential),
+        *(
+            text(f"{n}/{found.seeds}", **{form: n})
+            for form, n in zip(FORMS, found.closest, strict=True)
+        ),
     )
 
 

@@ -76,7 +76,7 @@ def test_a_known_power_is_found_and_preferred() -> None:
     fit = scaling(found, curves(made, found)["fixed"], "step_seconds")
     assert fit is not None
     assert fit.exponent.estimate == pytest.approx(1.03)
-    assert (fit.power_law, fit.exponential, fit.seeds) == (10, 0, 10)
+    assert (fit.closest, fit.seeds) == ((10, 0, 0), 10)
     assert fit.growth is not None
     assert fit.growth.estimate == pytest.approx(16**1.03)
     assert fit.growth_counts == (2, 32)
@@ -94,7 +94,28 @@ def test_exponential_costs_prefer_the_exponential() -> None:
     made, found = world(exponential)
     fit = scaling(found, curves(made, found)["proportional"], "step_seconds")
     assert fit is not None
-    assert (fit.power_law, fit.exponential) == (0, 10)
+    assert fit.closest == (0, 0, 10)
+
+
+def test_a_constant_and_a_cost_per_teacher_are_neither() -> None:
+    """1 + N/3 is nearer to exp(bN) than to a power: of those two alone the wrong one would win."""
+    made, found = world(lambda count: 1 + count / 3, noise=0.01)
+    fit = scaling(found, curves(made, found)["fixed"], "step_seconds")
+    assert fit is not None
+    assert fit.closest == (0, 10, 0)
+
+
+def test_proportional_cost_is_a_power_though_a_line_fits_as_well() -> None:
+    made, found = world(lambda count: 0.1 * count)
+    fit = scaling(found, curves(made, found)["fixed"], "step_seconds")
+    assert fit is not None
+    assert fit.closest == (10, 0, 0)
+
+
+def test_a_straight_line_that_is_not_positive_fits_infinitely_badly() -> None:
+    counts = np.array([11.0, 16.0, 18.0, 28.0, 30.0])
+    _, residuals = seed_fits(counts, np.exp(np.array([[-2.0, -2.0, -5.0, 2.0, 2.0]])))
+    assert residuals[0, 1] == np.inf
 
 
 def test_slope_is_least_squares_and_scale_does_not_matter() -> None:
@@ -113,7 +134,7 @@ def test_two_numbers_of_teachers_prefer_no_form() -> None:
     line = {n: arm for n, arm in curves(made, found)["fixed"].items() if n in (2, 4)}
     fit = scaling(found, line, "step_seconds")
     assert fit is not None
-    assert fit.power_law == fit.exponential == 0
+    assert fit.closest == (0, 0, 0)
 
 
 def test_table_tells_both_budgets_and_arms_pair_by_their_macro() -> None:
