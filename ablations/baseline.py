@@ -43,7 +43,7 @@ def sft(steps: int, learning_rate: float, batch_sequences: int = 32) -> Sft:
     )
 
 
-OPD = Distill(steps=40, batch_sequences=32, optimization=Optimization(learning_rate=4e-3))
+OPD = Distill(steps=30, batch_sequences=32, optimization=Optimization(learning_rate=4e-3))
 
 MARKOV = TrialConfig(
     domains=(
